@@ -1,0 +1,19 @@
+//! Every bound of the rules, named, with its reason.
+
+/// Longest serial in bytes. SMBIOS strings are at most 64 in practice; store keys and URLs must stay reasonable.
+pub const SERIAL_BYTES_MAX: usize = 255;
+
+/// Longest role, label name and label value: Kubernetes' limit for label values.
+pub const WORD_BYTES_MAX: usize = 63;
+
+/// Longest BMC type in bytes. The pattern alone has no bound.
+pub const BMC_TYPE_BYTES_MAX: usize = 255;
+
+/// Most labels of one machine. Keeps one record far below the largest value the store takes.
+pub const LABELS_MAX: usize = 256;
+
+/// Most addresses of one machine. A rack switch has no more ports for one server, and every address costs index memory.
+pub const IP_PER_NODE_MAX: u32 = 64;
+
+/// Most DNS servers in one DHCP answer: option 6 holds 63 addresses.
+pub const DNS_SERVERS_MAX: usize = 63;

@@ -1,0 +1,34 @@
+//! How both programs spell their flags. Programs of the older service took `-http` as well as `--http`; scripts and unit files
+//! written for them keep working.
+
+/// Rewrites `-name` and `-name=value` into the two-dash form for every known long flag. Everything after `--` is left alone.
+pub fn double_dashes(args: impl IntoIterator<Item = String>, known: &[&str]) -> Vec<String> {
+    let mut only_operands = false;
+    let respell = |arg: String| {
+        only_operands |= arg == "--";
+        let Some(name) = arg.strip_prefix('-').filter(|rest| !rest.starts_with('-') && !only_operands) else {
+            return arg;
+        };
+        let stem = name.split('=').next().unwrap_or(name);
+        // One letter is a short flag, whatever long flags there are.
+        if stem.len() > 1 && known.contains(&stem) { format!("-{arg}") } else { arg }
+    };
+    args.into_iter().map(respell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_flags_may_have_one_dash() {
+        let check = |args: &[&str], expected: &[&str]| {
+            let args = args.iter().map(|a| (*a).to_owned());
+            assert_eq!(double_dashes(args, &["http", "data-dir", "f"]), expected);
+        };
+        check(&["sabakan", "-http", "x:1"], &["sabakan", "--http", "x:1"]);
+        check(&["-http=x:1", "--data-dir", "d"], &["--http=x:1", "--data-dir", "d"]);
+        check(&["-f", "-unknown", "-", "-1"], &["-f", "-unknown", "-", "-1"]);
+        check(&["--", "-http"], &["--", "-http"]);
+    }
+}

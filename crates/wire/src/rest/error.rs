@@ -1,0 +1,45 @@
+//! The body of every refusal and failure.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of refusal or failure it was, whatever status an older API gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The request is not well formed, or a value is out of range.
+    Invalid,
+    /// The caller may not do this.
+    Forbidden,
+    /// There is no such thing.
+    NotFound,
+    /// The method does not exist here.
+    MethodNotAllowed,
+    /// A rule forbids it in the present state.
+    Refused,
+    /// It collides with what is there.
+    Conflict,
+    /// More than is accepted at once.
+    TooLarge,
+    /// Not now; trying again may work.
+    Unavailable,
+    /// The write may or may not have happened.
+    OutcomeUnknown,
+    /// A defect of the server.
+    Internal,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErrorJson {
+    /// What went wrong and what to do, for people.
+    #[schema(example = "requested resource is not found")]
+    pub error: String,
+    /// Find the request in the server's log by this.
+    pub request_id: String,
+    /// The HTTP status once more.
+    #[schema(example = 404)]
+    pub status: u16,
+    /// For programs; answers of older servers do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
+}
