@@ -5,6 +5,8 @@
 //! checked. Aggregates do not serialise; their JSON shapes are `sabakan-wire` (public) and `sabakan_store::records` (stored).
 #![warn(missing_docs)]
 
+pub mod access;
+pub mod consistency;
 pub mod dhcp;
 pub mod ipam;
 pub mod lifecycle;

@@ -2,7 +2,7 @@
 //! written for them keep working.
 
 /// Rewrites `-name` and `-name=value` into the two-dash form for every known long flag. Everything after `--` is left alone.
-pub fn double_dashes(args: impl IntoIterator<Item = String>, known: &[&str]) -> Vec<String> {
+pub fn double_dashes<N: AsRef<str>>(args: impl IntoIterator<Item = String>, known: &[N]) -> Vec<String> {
     let mut only_operands = false;
     let respell = |arg: String| {
         only_operands |= arg == "--";
@@ -11,7 +11,7 @@ pub fn double_dashes(args: impl IntoIterator<Item = String>, known: &[&str]) -> 
         };
         let stem = name.split('=').next().unwrap_or(name);
         // One letter is a short flag, whatever long flags there are.
-        if stem.len() > 1 && known.contains(&stem) { format!("-{arg}") } else { arg }
+        if stem.len() > 1 && known.iter().any(|name| name.as_ref() == stem) { format!("-{arg}") } else { arg }
     };
     args.into_iter().map(respell).collect()
 }

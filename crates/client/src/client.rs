@@ -1,0 +1,247 @@
+//! One connection pool, one base URL, and the way every request goes: bounded in time and size, with the caller's name on it.
+
+use std::{io, time::Duration};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sabakan_wire::rest::USER_HEADER;
+use serde::{Serialize, de::DeserializeOwned};
+use ureq::{
+    AsSendBody, Timeout,
+    http::{HeaderValue, Request, StatusCode, Uri, header, request},
+};
+
+use crate::{error::Error, limits};
+
+/// A sabakan server. Cheap to clone; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+    user: Option<HeaderValue>,
+    timeout: Duration,
+}
+
+/// How to talk to a server.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Who asks, for the server's audit log. Recorded, never trusted.
+    pub user: Option<String>,
+    /// How long the server may be silent.
+    pub timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions { user: None, timeout: limits::ANSWER_WAIT }
+    }
+}
+
+/// Unreserved characters but the dot: a serial must not look like a step in a path.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+impl Client {
+    /// A client for the server at this URL, such as `http://localhost:8888`. Connects to nothing yet.
+    pub fn new(base_url: &str) -> Result<Client, Error> {
+        Client::with_options(base_url, &ClientOptions::default())
+    }
+
+    /// Like [`Client::new`].
+    pub fn with_options(base_url: &str, options: &ClientOptions) -> Result<Client, Error> {
+        let base = check_base(base_url)?;
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            // A redirected write would arrive as a read. No address of this API redirects.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // A proxy meant for the internet would be asked for localhost too, and the server would see its address, not ours.
+            .proxy(None)
+            .user_agent(concat!("sabakan-client/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(Some(limits::CONNECT_WAIT))
+            .timeout_connect(Some(limits::CONNECT_WAIT))
+            .timeout_recv_response(Some(options.timeout))
+            .timeout_per_read(Some(options.timeout))
+            .timeout_per_write(Some(options.timeout))
+            .timeout_global(Some(limits::REQUEST_WAIT_MAX.max(options.timeout)))
+            .build();
+        Ok(Client {
+            agent: config.new_agent(),
+            base,
+            user: options.user.as_deref().and_then(user_header),
+            timeout: options.timeout,
+        })
+    }
+
+    /// The server's URL, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        &self.base
+    }
+
+    pub(crate) fn get(&self, path: &str, query: &[(String, String)], bytes_max: u64) -> Result<Vec<u8>, Error> {
+        self.success(self.request("GET", &self.target(path, query)?), (), bytes_max)
+    }
+
+    pub(crate) fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.decode(path, &self.get(path, &[], limits::ANSWER_BYTES_MAX)?)
+    }
+
+    /// Sends a body; what a successful answer says besides its status is of no interest.
+    pub(crate) fn send_json(&self, method: &str, path: &str, body: &impl Serialize) -> Result<(), Error> {
+        let body = serde_json::to_vec(body).map_err(|error| self.unexpected(path, &error))?;
+        let mut request =
+            self.request(method, &self.target(path, &[])?).header(header::CONTENT_TYPE, "application/json");
+        if body.len() >= limits::EXPECT_CONTINUE_BYTES_MIN {
+            request = request.header(header::EXPECT, "100-continue");
+        }
+        self.success(request, &body[..], limits::ANSWER_BYTES_MAX).map(drop)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Result<(), Error> {
+        self.success(self.request("DELETE", &self.target(path, &[])?), (), limits::ANSWER_BYTES_MAX).map(drop)
+    }
+
+    /// Any answer, whatever its status.
+    pub(crate) fn get_any(&self, path: &str) -> Result<(StatusCode, Vec<u8>), Error> {
+        self.exchange(self.request("GET", &self.target(path, &[])?), (), limits::ANSWER_BYTES_MAX)
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, Error> {
+        serde_json::from_slice(body).map_err(|error| self.unexpected(path, &error))
+    }
+
+    pub(crate) fn unexpected(&self, path: &str, reason: &dyn std::fmt::Display) -> Error {
+        Error::Decode { url: format!("{}{path}", self.base), reason: reason.to_string() }
+    }
+
+    fn target(&self, path: &str, query: &[(String, String)]) -> Result<String, Error> {
+        let mut url = format!("{}{path}", self.base);
+        for (n, (name, value)) in query.iter().enumerate() {
+            url.push(if n == 0 { '?' } else { '&' });
+            url.extend([encoded(name), "=".to_owned(), encoded(value)]);
+        }
+        if url.len() > limits::URL_BYTES_MAX {
+            let reason = format!("it names too much at once: {} bytes, at most {}", url.len(), limits::URL_BYTES_MAX);
+            return Err(Error::Request { reason });
+        }
+        Ok(url)
+    }
+
+    fn request(&self, method: &str, url: &str) -> request::Builder {
+        let request = Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
+        match &self.user {
+            Some(user) => request.header(USER_HEADER, user),
+            None => request,
+        }
+    }
+
+    fn success(&self, request: request::Builder, body: impl AsSendBody, bytes_max: u64) -> Result<Vec<u8>, Error> {
+        let (status, body) = self.exchange(request, body, bytes_max)?;
+        if status.is_success() { Ok(body) } else { Err(Error::api(status, &body)) }
+    }
+
+    fn exchange(
+        &self,
+        request: request::Builder,
+        body: impl AsSendBody,
+        bytes_max: u64,
+    ) -> Result<(StatusCode, Vec<u8>), Error> {
+        let request = request.body(body).map_err(|error| self.failure(error.into()))?;
+        let mut response = self.agent.run(request).map_err(|error| self.failure(error))?;
+        let status = response.status();
+        let bytes_max = if status.is_success() { bytes_max } else { limits::ANSWER_BYTES_MAX };
+        let body = response.body_mut().with_config().limit(bytes_max).read_to_vec();
+        Ok((status, body.map_err(|error| self.failure(error))?))
+    }
+
+    /// Sorts the transport's errors by what they mean to a caller.
+    fn failure(&self, error: ureq::Error) -> Error {
+        let server = self.base.clone();
+        match error {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+                Error::Connect { server, reason: format!("no answer within {} s", limits::CONNECT_WAIT.as_secs()) }
+            }
+            ureq::Error::Timeout(Timeout::Global | Timeout::PerCall) => {
+                Error::Timeout { server, limit: format!("{} s in total", limits::REQUEST_WAIT_MAX.as_secs()) }
+            }
+            ureq::Error::Timeout(_) => {
+                Error::Timeout { server, limit: format!("{} s of silence", self.timeout.as_secs_f64()) }
+            }
+            ureq::Error::HostNotFound => Error::Connect { server, reason: "host not found".to_owned() },
+            ureq::Error::ConnectionFailed => Error::Connect { server, reason: "connection failed".to_owned() },
+            ureq::Error::Io(error) if is_unconnected(&error) => Error::Connect { server, reason: network_text(&error) },
+            ureq::Error::Io(error) => Error::Interrupted { server, reason: network_text(&error) },
+            ureq::Error::Http(error) => Error::Request { reason: error.to_string() },
+            ureq::Error::BadUri(reason) => Error::Request { reason },
+            ureq::Error::BodyExceedsLimit(bytes) => {
+                Error::Decode { url: server, reason: format!("it is larger than {bytes} bytes") }
+            }
+            ureq::Error::Protocol(error) => Error::Decode { url: server, reason: format!("it is not HTTP: {error}") },
+            other => Error::Interrupted { server, reason: other.to_string() },
+        }
+    }
+}
+
+/// A text as one segment of a path, or as a name or value of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+/// Whether this can only have happened before the first byte was sent. In doubt it has not: a caller who believes so may send a
+/// write twice.
+fn is_unconnected(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, HostUnreachable, InvalidData, InvalidInput, NetworkDown,
+        NetworkUnreachable, Other, PermissionDenied, TimedOut, UnexpectedEof, WriteZero,
+    };
+    match error.kind() {
+        AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable
+        | PermissionDenied => true,
+        Other | InvalidData | InvalidInput | TimedOut | UnexpectedEof | WriteZero => false,
+        // A host name that does not resolve has neither a number nor a kind that can be named.
+        _ => error.raw_os_error().is_none(),
+    }
+}
+
+/// The words for an error of the network. Numbers of the operating system help nobody where words exist.
+fn network_text(error: &io::Error) -> String {
+    if error.raw_os_error().is_some() && error.kind() != io::ErrorKind::Other {
+        error.kind().to_string()
+    } else {
+        error.to_string()
+    }
+}
+
+/// A header can carry no control character; a strange name must not stop the work.
+fn user_header(user: &str) -> Option<HeaderValue> {
+    let visible: String = user.chars().filter(|c| !c.is_control()).collect();
+    HeaderValue::from_bytes(visible.trim().as_bytes()).ok().filter(|value| !value.is_empty())
+}
+
+fn check_base(url: &str) -> Result<String, Error> {
+    // Whoever puts a password into a URL must not find it in an error text.
+    let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
+    let refuse = |reason: &str| Err(Error::Url { url: shown.clone(), reason: reason.to_owned() });
+    if !url.contains("://") {
+        return refuse("it must begin with http://, as in http://localhost:8888");
+    }
+    let Ok(uri) = url.parse::<Uri>() else { return refuse("it is not a URL, as in http://localhost:8888") };
+    let Some(authority) = uri.authority() else { return refuse("it names no host") };
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return refuse("https is not supported yet; name the http:// address of the server"),
+        _ => return refuse("only http:// is supported"),
+    }
+    if authority.as_str().contains('@') {
+        return refuse("user names and passwords are not supported");
+    }
+    let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    if authority.host().is_empty() || (!after_host.is_empty() && authority.port_u16().is_none()) {
+        return refuse("host or port is wrong");
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return refuse("it must end with the host, the port or a path");
+    }
+    Ok(format!("http://{authority}{}", uri.path().trim_end_matches('/')))
+}
+
+#[cfg(test)]
+mod tests;

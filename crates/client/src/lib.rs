@@ -1,0 +1,19 @@
+//! Typed, blocking HTTP client for the REST API of sabakan: for the command line, for programs on managed machines, and for tests.
+//!
+//! One file per resource; shapes and paths come from `sabakan-wire`, so both ends mean the same by a field. It repeats no request
+//! by itself: whether a write may be sent twice is the caller's decision, and [`Error::outcome_unknown`] says when to ask. It reads
+//! no environment and follows no redirect.
+#![warn(missing_docs)]
+
+mod client;
+mod config;
+mod error;
+pub mod limits;
+mod machines;
+mod server;
+
+#[cfg(test)]
+mod fake;
+
+pub use client::{Client, ClientOptions};
+pub use error::{ApiBody, Error};

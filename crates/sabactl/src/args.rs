@@ -1,0 +1,252 @@
+//! What can be typed. Turns arguments into a [`Cli`], or into the text of `--help` and `--version`; long flags may have one dash.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap_complete::Shell;
+use sabakan_wire::flags;
+
+use crate::{dhcp, exit::Failure, ipam, machines};
+
+/// What `--version` shows after the name of the program.
+const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
+
+/// Command line of sabakan, which looks after the physical servers of a data centre.
+///
+/// Results go to standard output, errors to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sabactl",
+    version = VERSION,
+    max_term_width = 100,
+    after_help = "Examples:
+  sabactl ipam set -f ipam.json            set how addresses are assigned
+  sabactl machines create -f racks.json    register machines
+  sabactl machines get --rack 1            show the machines of rack 1
+
+Exit codes:
+  0  success
+  1  flags, arguments, files, connection
+  2  unknown command
+  4  the server refused the request (14: not found, 19: conflict)
+  5  the server failed"
+)]
+pub struct Cli {
+    /// URL of the server
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "SABAKAN_URL",
+        hide_env_values = true,
+        default_value = "http://localhost:8888"
+    )]
+    pub server: String,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Commands without their own subcommand print their help.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// How addresses are assigned to machines
+    #[command(after_help = "Examples:\n  sabactl ipam set -f ipam.json\n  sabactl ipam get")]
+    Ipam {
+        #[command(subcommand)]
+        command: Option<ipam::Command>,
+    },
+    /// What DHCP clients are told
+    #[command(after_help = "Examples:\n  sabactl dhcp set -f dhcp.json\n  sabactl dhcp get")]
+    Dhcp {
+        #[command(subcommand)]
+        command: Option<dhcp::Command>,
+    },
+    /// Registered machines
+    #[command(
+        after_help = "Examples:\n  sabactl machines create -f racks.json\n  sabactl machines get --rack 1\n  sabactl machines remove 1234abcd"
+    )]
+    Machines {
+        #[command(subcommand)]
+        command: Option<machines::Command>,
+    },
+    /// Print a script that completes commands in a shell
+    #[command(after_help = "Examples:
+  source <(sabactl completion)                                        for this shell only
+  sabactl completion zsh > \"${fpath[1]}/_sabactl\"                     for every zsh
+  sabactl completion fish > ~/.config/fish/completions/sabactl.fish   for every fish")]
+    Completion {
+        /// The shell
+        #[arg(value_enum, default_value = "bash")]
+        shell: Shell,
+    },
+    /// Print the version of this program
+    #[command(after_help = "Example:\n  sabactl version")]
+    Version,
+    /// Print this reference as Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+/// What arguments ask for.
+#[derive(Debug)]
+pub enum Parsed {
+    /// A text that is the whole answer.
+    Text(String),
+    /// Work.
+    Cli(Box<Cli>),
+}
+
+/// Understands a command line, the program's name included.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
+    match Cli::try_parse_from(respelled(args.into_iter().collect())) {
+        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Err(error) => refusal(&error),
+    }
+}
+
+/// What `--help` shows for the command with these names.
+pub fn help(names: &[&str], width: Option<usize>) -> String {
+    // Through the parser, because it alone knows which of its two layouts a person gets.
+    let command = width.into_iter().fold(Cli::command(), clap::Command::term_width);
+    let args = ["sabactl"].iter().chain(names).chain(&["--help"]);
+    command.try_get_matches_from(args).expect_err("help is reported as an error").render().to_string()
+}
+
+/// What `--version` prints.
+pub fn version() -> String {
+    Cli::command().render_version()
+}
+
+/// Only what is known to be a flag gets its second dash, and what is not UTF-8 stays as it is: file names may be anything.
+fn respelled(args: Vec<OsString>) -> Vec<OsString> {
+    let mut command = Cli::command();
+    // Building adds the flags every command has.
+    command.build();
+    let mut known = Vec::new();
+    collect_flags(&command, &mut known);
+    let before: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let after = flags::double_dashes(before.clone(), &known);
+    let choose = |((arg, before), after)| if before == after { arg } else { OsString::from(after) };
+    args.into_iter().zip(before).zip(after).map(choose).collect()
+}
+
+fn collect_flags<'a>(command: &'a clap::Command, known: &mut Vec<&'a str>) {
+    known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+    command.get_subcommands().for_each(|command| collect_flags(command, known));
+}
+
+fn refusal(error: &clap::Error) -> Result<Parsed, Failure> {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(text)),
+        kind => {
+            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+            Err(if kind == ErrorKind::InvalidSubcommand {
+                Failure::unknown_command(text)
+            } else {
+                Failure::general(text)
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Parsed, Failure> {
+        super::parse(line.split(' ').map(OsString::from))
+    }
+
+    fn cli(line: &str) -> Cli {
+        match parse(line) {
+            Ok(Parsed::Cli(cli)) => *cli,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_may_have_one_dash_and_stand_anywhere() {
+        for line in [
+            "sabactl --server http://a:1 ipam get",
+            "sabactl -server http://a:1 ipam get",
+            "sabactl -server=http://a:1 ipam get",
+            "sabactl ipam get -server http://a:1",
+            "sabactl ipam -server http://a:1 get",
+        ] {
+            assert_eq!(cli(line).server, "http://a:1", "{line}");
+        }
+        for (one, two) in [
+            ("sabactl machines get -rack 1 -without-role boot", "sabactl machines get --rack 1 --without-role boot"),
+            ("sabactl machines create -f a -batch-size 5", "sabactl machines create --file a --batch-size=5"),
+            ("sabactl machines get -o json", "sabactl machines get -output json"),
+        ] {
+            assert_eq!(format!("{:?}", cli(one).command), format!("{:?}", cli(two).command));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_ends_with_the_documented_code() {
+        let check = |line: &str, code: u8, text: &str| {
+            let failure = parse(line).expect_err(line);
+            assert_eq!(failure.code, code, "{line}");
+            assert!(failure.text.starts_with(text), "{line}: {}", failure.text);
+        };
+        check("sabactl foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl machines foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl help foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl --foo", 1, "unexpected argument '--foo'");
+        check("sabactl ipam set", 1, "the following required arguments were not provided");
+        check("sabactl ipam get more", 1, "unexpected argument 'more'");
+        check("sabactl machines remove", 1, "the following required arguments were not provided");
+        check("sabactl machines remove a b", 1, "unexpected argument 'b'");
+        check("sabactl machines get -o yaml", 1, "unknown output format \"yaml\"");
+        check("sabactl machines create -f a --batch-size 0", 1, "invalid value '0'");
+        check("sabactl machines create -f a --skip -1", 1, "unexpected argument '-1'");
+        check("sabactl completion tcsh", 1, "invalid value 'tcsh'");
+    }
+
+    #[test]
+    fn help_and_version_are_answers() {
+        let check = |line: &str, text: &str| match parse(line) {
+            Ok(Parsed::Text(shown)) => assert!(shown.starts_with(text), "{line}: {shown}"),
+            other => panic!("{line}: {other:?}"),
+        };
+        check("sabactl --help", "Command line of sabakan");
+        check("sabactl -help", "Command line of sabakan");
+        check("sabactl help machines", "Registered machines");
+        check("sabactl machines create -h", "Register machines");
+        check("sabactl --version", &version());
+        assert_eq!(version(), format!("sabactl version {}\n", env!("CARGO_PKG_VERSION")));
+        for line in ["sabactl", "sabactl ipam", "sabactl dhcp", "sabactl machines", "sabactl --server http://a"] {
+            let nothing_to_do = matches!(
+                cli(line).command,
+                None | Some(
+                    Command::Ipam { command: None }
+                        | Command::Dhcp { command: None }
+                        | Command::Machines { command: None }
+                )
+            );
+            assert!(nothing_to_do, "{line}");
+        }
+        assert!(help(&["machines"], None).contains("Usage: sabactl machines [OPTIONS] [COMMAND]"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn file_names_may_be_any_bytes() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(vec![b'a', 0xff]);
+        let args = ["sabactl", "machines", "create", "-file"].into_iter().map(OsString::from).chain([odd.clone()]);
+        let Ok(Parsed::Cli(cli)) = super::parse(args) else { panic!("not understood") };
+        let Some(Command::Machines { command: Some(machines::Command::Create(create)) }) = cli.command else {
+            panic!("another command")
+        };
+        assert_eq!(create.input.file, odd);
+    }
+}

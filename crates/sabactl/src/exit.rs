@@ -1,0 +1,186 @@
+//! How the program ends: exit codes that scripts rely on, and errors that tell a person what to do.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use sabakan_client::{ApiBody, Error};
+use sabakan_wire::rest::ErrorKind;
+
+const GENERAL: u8 = 1;
+const UNKNOWN_COMMAND: u8 = 2;
+const CLIENT_ERROR: u8 = 4;
+const SERVER_ERROR: u8 = 5;
+const NOT_FOUND: u8 = 14;
+const CONFLICT: u8 = 19;
+
+/// Why the program could not do what it was asked to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What went wrong, shown after `Error: `.
+    pub text: String,
+    /// What to do about it, in lines of their own.
+    pub hint: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Failure {
+    /// Flags, arguments, files, connections.
+    pub fn general(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), hint: None, code: GENERAL }
+    }
+
+    /// No such command or subcommand.
+    pub fn unknown_command(text: impl Into<String>) -> Failure {
+        Failure { code: UNKNOWN_COMMAND, ..Failure::general(text) }
+    }
+
+    /// A file that cannot be read, or whose content is not what it should be.
+    pub fn file(name: &str, reason: impl std::fmt::Display) -> Failure {
+        Failure::general(format!("{name}: {reason}"))
+    }
+
+    /// The same failure with better advice.
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same failure, with this advice if the server says that there is no such thing.
+    pub fn if_not_found(self, hint: &str) -> Failure {
+        if self.code == NOT_FOUND && self.hint.is_none() { self.with_hint(hint) } else { self }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { text: error.to_string(), hint: advice(&error), code: error.status().map_or(GENERAL, status_code) }
+    }
+}
+
+/// The exit code for an HTTP status that is no success.
+fn status_code(status: u16) -> u8 {
+    match status {
+        404 => NOT_FOUND,
+        409 => CONFLICT,
+        400..=499 => CLIENT_ERROR,
+        500..=599 => SERVER_ERROR,
+        _ => GENERAL,
+    }
+}
+
+fn advice(error: &Error) -> Option<String> {
+    match error {
+        Error::Connect { .. } => {
+            Some("Is the server running? Name another one with --server or SABAKAN_URL.".to_owned())
+        }
+        Error::Url { .. } => Some("Name the server with --server or SABAKAN_URL.".to_owned()),
+        Error::Decode { .. } => Some("Is this the address of a sabakan server?".to_owned()),
+        Error::Request { .. } | Error::Interrupted { .. } | Error::Timeout { .. } => None,
+        Error::Api { body: ApiBody::Text(_), .. } => {
+            Some("This answer is not sabakan's own: is the address right, or is a proxy in between?".to_owned())
+        }
+        Error::Api { status: 403, .. } => {
+            Some("The server takes changes only from the addresses given to it with --allow-ips.".to_owned())
+        }
+        Error::Api { .. } => match error.json() {
+            Some(json) if json.kind == Some(ErrorKind::Internal) => {
+                Some(format!("The server's log says more about request {}.", json.request_id))
+            }
+            _ => None,
+        },
+    }
+}
+
+/// Tells what went wrong, if anything did. Nobody may be there to read it, and that is no reason to panic.
+pub fn end(outcome: Result<(), Failure>) -> ExitCode {
+    let Err(Failure { text, hint, code }) = outcome else { return ExitCode::SUCCESS };
+    let hint = hint.map(|hint| format!("{hint}\n")).unwrap_or_default();
+    let _ = io::stderr().write_all(format!("Error: {text}\n{hint}").as_bytes());
+    ExitCode::from(code)
+}
+
+/// The words of an error of the operating system, without its number.
+pub fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sabakan_wire::rest::ErrorJson;
+
+    use super::*;
+
+    fn api(status: u16, kind: Option<ErrorKind>) -> Error {
+        let json = ErrorJson { error: "text".into(), request_id: "r1".into(), status, kind };
+        Error::Api { status, reason_phrase: "Phrase".into(), body: ApiBody::Json(json) }
+    }
+
+    #[test]
+    fn exit_codes() {
+        let check = |status: u16, code: u8| assert_eq!(Failure::from(api(status, None)).code, code, "{status}");
+        check(400, 4);
+        check(403, 4);
+        check(404, 14);
+        check(405, 4);
+        check(409, 19);
+        check(413, 4);
+        check(499, 4);
+        check(500, 5);
+        check(503, 5);
+        check(302, 1);
+        let (server, reason) = (|| "http://x".to_owned(), || "y".to_owned());
+        for error in [
+            Error::Url { url: server(), reason: reason() },
+            Error::Request { reason: reason() },
+            Error::Connect { server: server(), reason: reason() },
+            Error::Interrupted { server: server(), reason: reason() },
+            Error::Timeout { server: server(), limit: reason() },
+            Error::Decode { url: server(), reason: reason() },
+        ] {
+            assert_eq!(Failure::from(error).code, 1);
+        }
+        assert_eq!(Failure::general("x").code, 1);
+        assert_eq!(Failure::unknown_command("x").code, 2);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let check = |error: Error, text: &str, hint: Option<&str>| {
+            let failure = Failure::from(error);
+            assert_eq!(failure.text, text);
+            assert_eq!(failure.hint.as_deref(), hint);
+        };
+        check(
+            api(500, Some(ErrorKind::Internal)),
+            "Phrase: text",
+            Some("The server's log says more about request r1."),
+        );
+        check(api(500, Some(ErrorKind::Refused)), "Phrase: text", None);
+        check(
+            api(403, Some(ErrorKind::Forbidden)),
+            "Phrase: text",
+            Some("The server takes changes only from the addresses given to it with --allow-ips."),
+        );
+        check(
+            Error::Connect { server: "http://x".into(), reason: "connection refused".into() },
+            "cannot connect to http://x: connection refused",
+            Some("Is the server running? Name another one with --server or SABAKAN_URL."),
+        );
+        let foreign =
+            || Error::Api { status: 404, reason_phrase: "Not Found".into(), body: ApiBody::Text(String::new()) };
+        let hint = "This answer is not sabakan's own: is the address right, or is a proxy in between?";
+        check(foreign(), "Not Found", Some(hint));
+        assert_eq!(Failure::from(foreign()).if_not_found("set it").hint.as_deref(), Some(hint));
+        assert_eq!(Failure::from(api(404, None)).if_not_found("set it").hint.as_deref(), Some("set it"));
+        assert_eq!(Failure::from(api(409, None)).if_not_found("set it").hint, None);
+    }
+
+    #[test]
+    fn errors_of_the_system_have_words() {
+        assert_eq!(words(&io::Error::from_raw_os_error(2)), "No such file or directory");
+        assert_eq!(words(&io::Error::other("x")), "x");
+    }
+}

@@ -1,0 +1,56 @@
+//! The reference page of this program, made of the help of every command.
+
+use clap::CommandFactory;
+
+use crate::args::{self, Cli};
+
+/// A fixed width: the page must not depend on somebody's terminal.
+const WIDTH: usize = 100;
+
+/// The page as Markdown.
+pub fn page() -> String {
+    let mut page = "# sabactl\n\nGenerated from the program itself by `cargo xtask codegen`; do not edit.\n".to_owned();
+    describe(&Cli::command(), &mut Vec::new(), &mut page);
+    page
+}
+
+/// Adds this command, whose place is named by `names`, and everything below it.
+fn describe<'a>(command: &'a clap::Command, names: &mut Vec<&'a str>, page: &mut String) {
+    let title: Vec<&str> = ["sabactl"].into_iter().chain(names.iter().copied()).collect();
+    let help = args::help(names, Some(WIDTH));
+    let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    page.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", title.join(" "), help.join("\n")));
+    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        names.push(subcommand.get_name());
+        describe(subcommand, names, page);
+        names.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_has_every_command_for_people() {
+        let page = page();
+        let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let expected = [
+            "sabactl",
+            "sabactl ipam",
+            "sabactl ipam set",
+            "sabactl ipam get",
+            "sabactl dhcp",
+            "sabactl dhcp set",
+            "sabactl dhcp get",
+            "sabactl machines",
+            "sabactl machines create",
+            "sabactl machines get",
+            "sabactl machines remove",
+            "sabactl completion",
+            "sabactl version",
+        ];
+        assert_eq!(headings, expected);
+        assert!(page.lines().all(|line| line.chars().count() <= 110 && line.trim_end() == line), "{page}");
+    }
+}

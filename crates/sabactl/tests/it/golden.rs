@@ -1,0 +1,57 @@
+//! Help texts are part of the interface: a change shows up as a difference to read.
+
+use std::{fs, path::Path};
+
+use crate::program::sabactl;
+
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["ipam"],
+    &["ipam", "set"],
+    &["ipam", "get"],
+    &["dhcp"],
+    &["dhcp", "set"],
+    &["dhcp", "get"],
+    &["machines"],
+    &["machines", "create"],
+    &["machines", "get"],
+    &["machines", "remove"],
+    &["completion"],
+    &["version"],
+];
+
+#[test]
+fn help_texts() {
+    let mut shown = String::new();
+    for names in COMMANDS {
+        let help = sabactl(names.iter().copied().chain(["--help"]), "");
+        assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{names:?}");
+        shown += &format!(
+            "$ sabactl {}\n{}\n",
+            names.iter().copied().chain(["--help"]).collect::<Vec<_>>().join(" "),
+            help.stdout
+        );
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/help.txt");
+    if std::env::var("SABAKAN_GOLDEN").as_deref() == Ok("write") {
+        fs::write(&path, &shown).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        golden == shown,
+        "help differs from {}; run with SABAKAN_GOLDEN=write and read the difference:\n{shown}",
+        path.display()
+    );
+}
+
+/// What is shown on demand and what is in the documentation cannot differ.
+#[test]
+fn reference_page_holds_every_help_text() {
+    let page = sabactl(["reference"], "").stdout;
+    for names in COMMANDS {
+        let help = sabactl(names.iter().copied().chain(["--help"]), "").stdout;
+        let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+        assert!(page.contains(&lines.join("\n")), "{names:?}");
+    }
+    assert_eq!(page.matches("\n## ").count(), COMMANDS.len());
+}

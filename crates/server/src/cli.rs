@@ -1,0 +1,147 @@
+//! The command line of `sabakan`.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use sabakan_service::{Clock as _, SystemClock};
+use sabakan_wire::flags::double_dashes;
+
+use crate::{
+    config::{self, Flags, ServerConfig},
+    demo, logging, maintenance, reference, run,
+};
+
+/// Looks after every physical server of a data centre, from racking to scrapping.
+///
+/// Without a command the server starts. It keeps its data in one file under --data-dir unless --etcd-endpoints names an etcd
+/// cluster.
+#[derive(Parser)]
+#[command(
+    name = "sabakan",
+    version,
+    after_help = "Examples:\n  sabakan demo                                  try it with two racks of simulated machines\n  sabakan --data-dir /var/lib/sabakan           run it on this machine alone\n  sabakan --etcd-endpoints http://10.0.0.1:2379 run it highly available\n  sabakan config check --config-file sabakan.yml"
+)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server on a temporary store with two racks of machines, to look around
+    Demo,
+    /// Work with the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Check, copy and move stored data; the server must not be running on an embedded store
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Print a generated page of the documentation
+    #[command(hide = true)]
+    Reference {
+        /// Which page
+        page: reference::Page,
+    },
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Validate flags and file, and print what they mean
+    Check,
+}
+
+#[derive(Subcommand)]
+enum StoreCommand {
+    /// Look for damage and contradictions; changes nothing. Exit code 1 when something was found
+    Check,
+    /// Write everything as JSON lines
+    #[command(
+        after_help = "Example, moving to etcd:\n  sabakan store export --out all.jsonl\n  sabakan store import --etcd-endpoints http://10.0.0.1:2379 --in all.jsonl"
+    )]
+    Export {
+        /// The file to write; `-` is the standard output
+        #[arg(long, default_value = "-")]
+        out: PathBuf,
+    },
+    /// Read what `export` wrote into an empty store
+    Import {
+        /// The file to read
+        #[arg(long = "in", value_name = "FILE")]
+        input: PathBuf,
+    },
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    // The flags of the server may stand before or after a command.
+    let command = Cli::command().mut_args(|arg| arg.global(true));
+    let args = double_dashes(std::env::args(), &long_flags(&command));
+    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let outcome = match parsed {
+        Ok(cli) => dispatch(cli),
+        Err(error) => error.exit(),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Every long flag, hidden spellings included.
+fn long_flags(command: &clap::Command) -> Vec<String> {
+    let names = |arg: &clap::Arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
+    };
+    command.get_arguments().flat_map(names).collect()
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        None => serve(cli.flags),
+        Some(Command::Demo) => demo::run(cli.flags),
+        Some(Command::Config(ConfigCommand::Check)) => {
+            print!("{}", config::describe(&load(cli.flags)?));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Store(command)) => {
+            let config = load(cli.flags)?;
+            match command {
+                StoreCommand::Check => maintenance::check(&config),
+                StoreCommand::Export { out } => maintenance::export(&config, &out),
+                StoreCommand::Import { input } => maintenance::import(&config, &input),
+            }
+        }
+        Some(Command::Reference { page }) => {
+            print!("{}", reference::page(page));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
+    let config = load(flags)?;
+    prepare(&config)?;
+    run::block_on(async {
+        let server = run::Server::start(&config, Arc::new(SystemClock)).await?;
+        let signal = run::stop_signal().await?;
+        tracing::info!(signal, "stopping");
+        server.stop().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Reads and validates the configuration. The environment is read here and nowhere else.
+pub(crate) fn load(flags: Flags) -> anyhow::Result<ServerConfig> {
+    Ok(ServerConfig::load(flags, &|name| std::env::var(name).ok())?)
+}
+
+/// What has to be set once in a process that serves: where logs go, and which cryptography TLS uses.
+pub(crate) fn prepare(config: &ServerConfig) -> anyhow::Result<()> {
+    logging::init(&config.log, || SystemClock.now())?;
+    // Fails only when it was set before, which is as good.
+    let _already_set = rustls::crypto::ring::default_provider().install_default();
+    Ok(())
+}

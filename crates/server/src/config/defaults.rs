@@ -1,0 +1,18 @@
+//! What holds when nobody says otherwise. Help texts, reference page and program take it from here.
+
+pub const DATA_DIR: &str = "./sabakan-data";
+pub const HTTP: &str = "127.0.0.1:8888";
+pub const HTTPS: &str = "127.0.0.1:8443";
+pub const IRONIC: &str = "127.0.0.1:6385";
+pub const ALLOW_IPS: &str = "127.0.0.1,::1";
+pub const ETCD_PREFIX: &str = "/sabakan/";
+pub const ETCD_TIMEOUT: &str = "2s";
+/// etcd's own default of `--max-txn-ops`.
+pub const ETCD_MAX_TXN_OPS: &str = "128";
+/// etcd's own default of `--max-request-bytes`.
+pub const ETCD_MAX_REQUEST_BYTES: &str = "1536KiB";
+pub const STATES_PREFIX: &str = "/states/";
+pub const LOG_FORMAT: &str = "plain";
+pub const LOG_LEVEL: &str = "info";
+pub const OFF: &str = "off";
+pub const NO: &str = "false";

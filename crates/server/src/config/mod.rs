@@ -1,0 +1,218 @@
+//! What the configuration means. [`Flags`] and a YAML file say what people want (`raw`); [`ServerConfig::load`] turns it into
+//! values that the rest of the program need not question, or into everything that is wrong with it at once.
+//!
+//! Nothing is started here and nothing is looked up in the network. The rules for single values are in `values`, those of the
+//! store in `etcd`; [`describe`] shows the outcome and [`reference()`] writes the page of the documentation.
+
+mod defaults;
+mod describe;
+mod error;
+mod etcd;
+mod limits;
+mod raw;
+mod reference;
+mod secret;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::path::PathBuf;
+
+use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
+
+use crate::logging::{LogConfig, UnknownWord};
+
+pub use self::{
+    describe::describe,
+    error::{ConfigError, ConfigErrors},
+    etcd::{Credentials, EtcdSettings, EtcdTls, Pem},
+    raw::Flags,
+    reference::reference,
+    secret::Secret,
+    values::{ListenAddress, ListenAddressError},
+};
+
+use self::{
+    raw::Texts,
+    sources::{Given, Sources, read_file, setting},
+};
+
+/// Everything the server has to know before it starts.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Where the server keeps its data.
+    pub data_dir: PathBuf,
+    /// Addresses for HTTP.
+    pub http: Vec<ListenAddress>,
+    /// Addresses for HTTPS; none if it is off.
+    pub https: Vec<ListenAddress>,
+    /// From where changes are accepted.
+    pub allow_ips: AllowedNetworks,
+    /// The certificate for HTTPS. Absent: one is made.
+    pub tls: Option<TlsFiles>,
+    /// The URL under which others reach us, without a slash at its end. Absent: derived.
+    pub advertise_url: Option<String>,
+    /// The same for HTTPS.
+    pub advertise_url_https: Option<String>,
+    /// Where the data is.
+    pub store: StoreConfig,
+    /// What every key starts with, in either store.
+    pub etcd_prefix: String,
+    /// Whether machines may be registered whose addresses leave the pool.
+    pub outside_pool: OutsidePool,
+    /// How to log.
+    pub log: LogConfig,
+    /// Settings that are understood but do nothing yet, as people wrote them.
+    pub without_effect: Vec<String>,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Where the data is.
+#[derive(Clone, PartialEq)]
+pub enum StoreConfig {
+    /// In the data directory.
+    Embedded,
+    /// In etcd, shared with other servers.
+    Etcd(Box<EtcdSettings>),
+}
+
+impl ServerConfig {
+    /// Reads the flags, the file they name, and the environment through `env`. Reports everything that is wrong, not only the
+    /// first; only a file that is no configuration at all hides what else may be wrong in it.
+    pub fn load(flags: Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigErrors> {
+        let mut from = Sources::read(flags, env);
+        let config = ServerConfig::from_sources(&mut from);
+        match ConfigErrors::collect(from.into_errors()) {
+            Some(errors) => Err(errors),
+            None => Ok(config),
+        }
+    }
+
+    /// Where a setting is wrong, its default stands in; the caller throws the whole away then.
+    fn from_sources(from: &mut Sources<'_>) -> ServerConfig {
+        let data_dir = setting!(from, "data-dir", data_dir);
+        let data_dir = from.check(&data_dir, values::path).unwrap_or_else(|| defaults::DATA_DIR.into());
+        let (http, https) = listeners(from);
+        let advertise_url = setting!(from, "advertise-url", advertise_url);
+        let advertise_url_https = setting!(from, "advertise-url-https", advertise_url_https);
+        let outside_pool = setting!(from, "allow-outside-pool", allow_outside_pool);
+        let outside_pool = from.check(&outside_pool, values::boolean).unwrap_or_default();
+        ServerConfig {
+            data_dir,
+            http,
+            https,
+            tls: tls(from),
+            advertise_url: from.check(&advertise_url, |text| values::url(text, &["http", "https"])),
+            advertise_url_https: from.check(&advertise_url_https, |text| values::url(text, &["https"])),
+            allow_ips: allow_ips(from),
+            store: etcd::store(from),
+            etcd_prefix: etcd::prefix(from),
+            outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
+            log: log(from),
+            without_effect: without_effect(from),
+        }
+    }
+}
+
+/// Addresses for HTTP and for HTTPS. Each may be off, but not both: nobody could reach the server then.
+fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>) {
+    let http = setting!(from, "http", http);
+    let https = setting!(from, "https", https);
+    let all = [addresses(from, &http, defaults::HTTP), addresses(from, &https, defaults::HTTPS)];
+    let off = |given: &Option<Given<Texts>>| given.as_ref().is_some_and(|given| given.value.is_off());
+    if let Some(given) = https.as_ref().filter(|_| off(&http) && off(&https)) {
+        from.wrong(&*given.at, "HTTP and HTTPS cannot both be off");
+    }
+    let listeners: Vec<_> = all.iter().flatten().collect();
+    for (index, listener) in listeners.iter().enumerate() {
+        if listeners[..index].iter().any(|earlier| earlier.collides(listener)) {
+            let at = https.as_ref().or(http.as_ref()).map_or("--http", |given| &given.at);
+            from.wrong(at, format!("{listener} is listened on twice"));
+        }
+    }
+    let [http, https] = all;
+    (http, https)
+}
+
+fn addresses(from: &mut Sources<'_>, given: &Option<Given<Texts>>, default: &str) -> Vec<ListenAddress> {
+    match given {
+        Some(given) if given.value.is_off() => Vec::new(),
+        Some(given) => from.check_each(given, values::listen_address),
+        None => vec![default.parse().expect("the defaults follow the rules; a test reads them all")],
+    }
+}
+
+fn allow_ips(from: &mut Sources<'_>) -> AllowedNetworks {
+    let Some(given) = setting!(from, "allow-ips", allow_ips) else {
+        return AllowedNetworks::default();
+    };
+    let rule = |text: &str| AllowedNetworks::new([text]).map(|_| text.to_owned()).map_err(|error| error.to_string());
+    let networks = from.check_each(&given, rule);
+    AllowedNetworks::new(networks).expect("each was accepted alone")
+}
+
+/// Both files are opened now, because a wrong path is better found before anything has started.
+fn tls(from: &mut Sources<'_>) -> Option<TlsFiles> {
+    let cert = setting!(from, "server-cert", server_cert);
+    let key = setting!(from, "server-key", server_key);
+    match (&cert, &key) {
+        (Some(cert), None) => from.lacking(&*cert.at, "needs --server-key"),
+        (None, Some(key)) => from.lacking(&*key.at, "needs --server-cert"),
+        _ => {}
+    }
+    let readable = |rule: fn(&str) -> Result<(), String>| {
+        move |path: &str| {
+            let text = read_file(path).map(Secret::new)?;
+            rule(text.expose()).map_err(|reason| format!("{path} {reason}"))?;
+            Ok(PathBuf::from(path))
+        }
+    };
+    let cert = from.check(&cert, readable(values::certificates));
+    let key = from.check(&key, readable(values::private_key));
+    cert.zip(key).map(|(cert, key)| TlsFiles { cert, key })
+}
+
+fn log(from: &mut Sources<'_>) -> LogConfig {
+    let format = setting!(from, "log-format", log_format);
+    let level = setting!(from, "log-level", log_level);
+    let file = setting!(from, "log-file", log_file);
+    LogConfig {
+        format: from
+            .check(&format, |text| text.parse().map_err(|error: UnknownWord| error.to_string()))
+            .unwrap_or_default(),
+        level: from
+            .check(&level, |text| text.parse().map_err(|error: UnknownWord| error.to_string()))
+            .unwrap_or_default(),
+        file: from.check(&file, values::path),
+    }
+}
+
+/// Settings of parts that this version does not have. They are judged all the same, so that they do not surprise anybody on the
+/// day they begin to matter. Turning off what is not there needs no word.
+fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
+    let mut places = Vec::new();
+    let ironic = setting!(from, "ironic", ironic);
+    let metrics = setting!(from, "metrics", metrics);
+    for given in [ironic, metrics].into_iter().flatten().filter(|given| !given.value.is_off()) {
+        from.check_each(&given, values::listen_address);
+        places.push(given.at);
+    }
+    let dhcp = setting!(from, "dhcp-bind", dhcp_bind).filter(|given| !Texts::from(given.value.clone()).is_off());
+    from.check(&dhcp, values::listen_address);
+    let states = setting!(from, "states-prefix", states_prefix);
+    from.check(&states, values::prefix);
+    let ipxe = setting!(from, "ipxe-efi-path", ipxe_efi_path);
+    from.check(&ipxe, values::path);
+    let playground = setting!(from, "enable-playground", enable_playground);
+    let is_on = from.check(&playground, values::boolean).unwrap_or_default();
+    let playground = playground.filter(|_| is_on);
+    places.extend([dhcp, states, ipxe, playground].into_iter().flatten().map(|given| given.at));
+    places
+}

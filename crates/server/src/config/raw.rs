@@ -1,0 +1,315 @@
+//! What people write: the flags and the YAML file, before anybody asked whether it makes sense. Every value stays the text it
+//! was written as, so that one pass over both (`super::load`) can report everything that is wrong, with its place.
+
+use serde::{Deserialize, Deserializer, de};
+use serde_saphyr::Spanned;
+
+use super::{defaults, secret::Secret};
+
+/// The flags of the server. Nothing is checked here and no default is filled in: what is absent may stand in the file.
+#[derive(Clone, Default, clap::Args)]
+// The last one wins, as in Go's flags: a container's entry point sets some and people add theirs behind it.
+#[command(args_override_self = true)]
+pub struct Flags {
+    #[arg(long, value_name = "FILE", help = "YAML file with the same settings; flags win over it")]
+    pub config_file: Option<String>,
+    #[arg(long, value_name = "DIR", help = help("Where the server keeps its data", defaults::DATA_DIR))]
+    pub data_dir: Option<String>,
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
+        help = help("Addresses for HTTP, separated by commas or given repeatedly. `:8888` means all addresses, port 0 a free \
+            port", defaults::HTTP))]
+    pub http: Option<Vec<String>>,
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
+        help = help("Addresses for HTTPS, as for --http; `none` turns it off", defaults::HTTPS))]
+    pub https: Option<Vec<String>>,
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
+        help = help("Addresses for the Ironic-compatible API; `none` turns it off", defaults::IRONIC))]
+    pub ironic: Option<Vec<String>>,
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
+        help = help("Addresses only for metrics, which are always served at /metrics of --http too", defaults::OFF))]
+    pub metrics: Option<Vec<String>>,
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
+        help = help("Address and port for DHCP; `none` turns it off", defaults::OFF))]
+    pub dhcp_bind: Option<String>,
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Listeners",
+        help = "URL under which machines and other servers reach --http [default: derived from --http]"
+    )]
+    pub advertise_url: Option<String>,
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Listeners",
+        help = "URL under which machines reach --https [default: derived from --https]"
+    )]
+    pub advertise_url_https: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Listeners",
+        help = "Certificate for HTTPS, PEM, the whole chain [default: one is made in --data-dir at the first start]"
+    )]
+    pub server_cert: Option<String>,
+    #[arg(long, value_name = "FILE", help_heading = "Listeners", help = "Private key of --server-cert, PEM")]
+    pub server_key: Option<String>,
+    #[arg(long, value_name = "NETWORKS", help_heading = "Access",
+        help = help("Addresses and networks from which changes are accepted, separated by commas; empty means nobody",
+            defaults::ALLOW_IPS))]
+    pub allow_ips: Option<Vec<String>>,
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Store",
+        help = "Members of the etcd that holds the data, separated by commas; https needs --etcd-tls-ca [default: none, the \
+            data is in --data-dir]"
+    )]
+    pub etcd_endpoints: Option<Vec<String>>,
+    #[arg(long, value_name = "PREFIX", help_heading = "Store",
+        help = help("What every key starts with, in either store; ends with a slash", defaults::ETCD_PREFIX))]
+    pub etcd_prefix: Option<String>,
+    #[arg(long, value_name = "TIME", help_heading = "Store",
+        help = help("How long to wait for a connection to etcd, such as 500ms, 2s or 1m", defaults::ETCD_TIMEOUT))]
+    pub etcd_timeout: Option<String>,
+    #[arg(long, value_name = "NAME", help_heading = "Store", help = "User name, if etcd asks for one")]
+    pub etcd_username: Option<String>,
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        help_heading = "Store",
+        help = "Its password. Everybody on this host can read a command line: prefer --etcd-password-file or the environment \
+            variable SABAKAN_ETCD_PASSWORD"
+    )]
+    pub etcd_password: Option<Secret>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Store",
+        help = "File with the password; one newline at its end is left out"
+    )]
+    pub etcd_password_file: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Store",
+        help = "Certificates of the authorities trusted for etcd, PEM. The system's own list is not used"
+    )]
+    pub etcd_tls_ca: Option<String>,
+    #[arg(long, value_name = "FILE", help_heading = "Store", help = "Our certificate for etcd, PEM")]
+    pub etcd_tls_cert: Option<String>,
+    #[arg(long, value_name = "FILE", help_heading = "Store", help = "Private key of --etcd-tls-cert, PEM")]
+    pub etcd_tls_key: Option<String>,
+    #[arg(long, value_name = "NUMBER", help_heading = "Store",
+        help = help("What etcd was started with as --max-txn-ops", defaults::ETCD_MAX_TXN_OPS))]
+    pub etcd_max_txn_ops: Option<String>,
+    #[arg(long, value_name = "BYTES", help_heading = "Store",
+        help = help("What etcd was started with as --max-request-bytes; also with KiB or MiB", defaults::ETCD_MAX_REQUEST_BYTES))]
+    pub etcd_max_request_bytes: Option<String>,
+    #[arg(long, value_name = "PREFIX", help_heading = "Store",
+        help = help("Where the state of each machine is published for other programs", defaults::STATES_PREFIX))]
+    pub states_prefix: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Registry",
+        help = help("Register machines although their addresses leave the IPAM pool: for a registry taken over from a service \
+            that never checked", defaults::NO))]
+    pub allow_outside_pool: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Registry", help = help("Serve a page to try GraphQL queries", defaults::NO))]
+    pub enable_playground: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Registry",
+        help = "iPXE program sent to machines that boot over HTTP"
+    )]
+    pub ipxe_efi_path: Option<String>,
+    #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
+        help = help("plain, logfmt or json", defaults::LOG_FORMAT))]
+    pub log_format: Option<String>,
+    #[arg(long, alias = "loglevel", value_name = "LEVEL", help_heading = "Logging",
+        help = help("critical, error, warning, info or debug", defaults::LOG_LEVEL))]
+    pub log_level: Option<String>,
+    #[arg(
+        long,
+        alias = "logfile",
+        value_name = "FILE",
+        help_heading = "Logging",
+        help = "File to which the log is appended [default: standard error]"
+    )]
+    pub log_file: Option<String>,
+}
+
+/// A value of the file and its line.
+pub type Line<T> = Option<Spanned<T>>;
+
+/// The YAML file: the same names as the flags.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct File {
+    pub data_dir: Line<String>,
+    pub http: Line<Texts>,
+    pub https: Line<Texts>,
+    pub ironic: Line<Texts>,
+    pub metrics: Line<Texts>,
+    pub dhcp_bind: Line<String>,
+    pub advertise_url: Line<String>,
+    pub advertise_url_https: Line<String>,
+    pub server_cert: Line<String>,
+    pub server_key: Line<String>,
+    pub allow_ips: Line<Texts>,
+    pub etcd_endpoints: Line<Texts>,
+    pub etcd_prefix: Line<String>,
+    pub etcd_timeout: Line<String>,
+    pub etcd_username: Line<String>,
+    pub etcd_password: Line<Secret>,
+    pub etcd_password_file: Line<String>,
+    pub etcd_tls_ca: Line<String>,
+    pub etcd_tls_cert: Line<String>,
+    pub etcd_tls_key: Line<String>,
+    pub etcd_max_txn_ops: Line<String>,
+    pub etcd_max_request_bytes: Line<String>,
+    pub states_prefix: Line<String>,
+    pub allow_outside_pool: Line<String>,
+    pub enable_playground: Line<String>,
+    pub ipxe_efi_path: Line<String>,
+    pub log_format: Line<String>,
+    pub log_level: Line<String>,
+    pub log_file: Line<String>,
+    #[serde(deserialize_with = "null_is_absent")]
+    pub etcd: EtcdFile,
+}
+
+/// The same settings in the nested spelling of the older service, which also takes certificates in place of their files.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EtcdFile {
+    pub endpoints: Line<Texts>,
+    pub prefix: Line<String>,
+    pub timeout: Line<String>,
+    pub username: Line<String>,
+    pub password: Line<Secret>,
+    pub password_file: Line<String>,
+    pub tls_ca_file: Line<String>,
+    pub tls_cert_file: Line<String>,
+    pub tls_key_file: Line<String>,
+    pub tls_ca: Line<Secret>,
+    pub tls_cert: Line<Secret>,
+    pub tls_key: Line<Secret>,
+    pub max_txn_ops: Line<String>,
+    pub max_request_bytes: Line<String>,
+}
+
+/// Flags whose nested spelling is not simply `etcd.` and the rest of their name. Both are files.
+pub const NESTED_SPELLINGS: &[(&str, &str)] = &[
+    ("etcd-tls-ca", "etcd.tls-ca-file"),
+    ("etcd-tls-cert", "etcd.tls-cert-file"),
+    ("etcd-tls-key", "etcd.tls-key-file"),
+];
+
+/// Several values: a YAML list, or one text with commas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts(Vec<String>);
+
+/// Words that turn a listener off.
+const OFF: &str = "off";
+const NONE: &str = "none";
+
+impl Texts {
+    /// Whether this turns a listener off.
+    pub fn is_off(&self) -> bool {
+        let mut items = self.items();
+        matches!((items.next(), items.next()), (None | Some(OFF | NONE), None))
+    }
+
+    /// The values without the blanks around them. Empty ones, as behind a last comma, are left out.
+    pub fn items(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|item| !item.is_empty())
+    }
+}
+
+impl From<Vec<String>> for Texts {
+    fn from(texts: Vec<String>) -> Texts {
+        Texts(texts)
+    }
+}
+
+impl From<String> for Texts {
+    fn from(text: String) -> Texts {
+        Texts(vec![text])
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+
+            /// Some words for turning a listener off are truth values in YAML.
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Texts, E> {
+                if value { Err(E::invalid_type(de::Unexpected::Bool(value), &self)) } else { self.visit_str(OFF) }
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = items.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// What is wrong with a file as a whole. Says which line, never what stands there: it may be a password.
+pub struct Unreadable {
+    pub line: Option<u64>,
+    pub reason: String,
+}
+
+/// Reads the file's text. Stops at the first thing that is not as the types above say; what values mean is judged later.
+pub fn parse(text: &str) -> Result<File, Unreadable> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    let file = serde_saphyr::from_str_with_options::<Option<File>>(text, options);
+    file.map(Option::unwrap_or_default).map_err(|error| Unreadable {
+        line: error.location().map(|location| location.line()).filter(|line| *line > 0),
+        reason: reason(&error),
+    })
+}
+
+/// The library's own texts quote what they found, so only those of the scanner are passed on.
+fn reason(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error as E;
+    match error.without_snippet() {
+        E::SerdeUnknownField { field, .. } => format!("there is no setting called {field:?}"),
+        E::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is given twice"),
+        E::SerdeInvalidType { expected, .. } => format!("expected {expected}"),
+        E::Unexpected { expected: "mapping start", .. } => "expected keys and values".to_owned(),
+        E::Unexpected { expected: "string scalar", .. } => "expected one text".to_owned(),
+        E::Unexpected { expected, .. } => format!("expected {expected}"),
+        E::ExternalMessage { msg, .. } => format!("not YAML: {msg}"),
+        E::MultipleDocuments { .. } => "more than one YAML document".to_owned(),
+        E::AliasError { error, .. } => reason(error),
+        _ => "cannot be read as a configuration".to_owned(),
+    }
+}
+
+/// `etcd:` with nothing behind it is as good as no `etcd:`.
+fn null_is_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EtcdFile, D::Error> {
+    Option::<EtcdFile>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// A help text with the default at its end, the way clap itself writes it; `super::reference` takes it apart again.
+fn help(text: &str, default: &str) -> String {
+    format!("{text} [default: {default}]")
+}

@@ -1,0 +1,113 @@
+//! What happens around every request: it gets an id, its end is logged, and a refusal gets its body.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::Response,
+};
+use sabakan_wire::rest::ErrorKind;
+
+use super::Peer;
+use crate::{limits, rest::ApiError};
+
+/// The header that carries a request's id.
+#[derive(Debug, Clone)]
+pub struct RequestIdHeader(pub HeaderName);
+
+/// Wraps a request. The outermost layer: nothing answers without passing here.
+pub async fn observe(State(id_header): State<Arc<RequestIdHeader>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(&request, &id_header.0);
+    let seen = Seen::of(&request);
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        if let Some(cause) = error.cause() {
+            tracing::error!(request_id = %id, status = error.status().as_u16(), error = cause, "request failed");
+        }
+        response = error.render(&id);
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(id_header.0.clone(), value);
+    }
+    seen.log(&id, &response, begun);
+    response
+}
+
+/// A handler that panicked: the request fails, the server goes on.
+pub(crate) fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    use axum::response::IntoResponse;
+    ApiError::new(ErrorKind::Internal, "internal error").into_response()
+}
+
+/// The caller's id if it can be logged and sent back as it is, else a new one.
+fn request_id(request: &Request, header: &HeaderName) -> String {
+    let given = request.headers().get(header).and_then(|value| value.to_str().ok());
+    match given {
+        Some(id) if !id.is_empty() && id.len() <= limits::REQUEST_ID_BYTES_MAX => id.to_owned(),
+        _ => uuid::Uuid::new_v4().to_string(),
+    }
+}
+
+/// What the access log says of a request.
+struct Seen {
+    method: String,
+    url: String,
+    protocol: String,
+    host: String,
+    user_agent: String,
+    size: i64,
+    peer: String,
+}
+
+impl Seen {
+    fn of(request: &Request) -> Seen {
+        let text = |name| {
+            let value = request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
+        Seen {
+            method: request.method().to_string(),
+            url: request.uri().to_string(),
+            protocol: format!("{:?}", request.version()),
+            host: text(header::HOST),
+            user_agent: text(header::USER_AGENT),
+            size: text(header::CONTENT_LENGTH).parse().unwrap_or(-1),
+            peer: peer.unwrap_or_default(),
+        }
+    }
+
+    fn log(&self, request_id: &str, response: &Response, begun: Instant) {
+        let status = response.status();
+        let response_time = begun.elapsed().as_secs_f64();
+        macro_rules! access {
+            ($level:ident) => {
+                tracing::$level!(
+                    r#type = "access",
+                    http_method = self.method,
+                    url = self.url,
+                    protocol = self.protocol,
+                    http_host = self.host,
+                    http_user_agent = self.user_agent,
+                    request_size = self.size,
+                    remote_ipaddr = self.peer,
+                    http_status_code = status.as_u16(),
+                    response_time,
+                    request_id,
+                    // The message of the older service, which people's log filters know.
+                    "well: access"
+                )
+            };
+        }
+        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+            access!(error);
+        } else if status.is_client_error() || status.is_server_error() {
+            access!(warn);
+        } else {
+            access!(info);
+        }
+    }
+}

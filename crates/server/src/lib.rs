@@ -1,0 +1,15 @@
+//! The server program: transports around the services of `sabakan-service`, and the wiring of all parts in [`run`].
+//!
+//! A library beside the program, so that tests can run a server in their own process.
+
+pub mod cli;
+pub mod config;
+mod demo;
+pub mod http;
+pub mod limits;
+pub mod logging;
+mod maintenance;
+mod reference;
+pub mod rest;
+pub mod run;
+mod status;

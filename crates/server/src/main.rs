@@ -1,0 +1,5 @@
+//! `sabakan`, the server.
+
+fn main() -> std::process::ExitCode {
+    sabakan::cli::main()
+}

@@ -1,0 +1,156 @@
+//! Refusals and failures of `/api/v1`. Handlers return an [`ApiError`]; `http::observe` writes the body, because only it knows the
+//! id of the request.
+
+use std::sync::Arc;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use sabakan_domain::{dhcp::DhcpConfigError, ipam::IpamError, words::SerialError};
+use sabakan_service::{ServiceError, error_chain};
+use sabakan_wire::{
+    json::DecodeError,
+    rest::{ErrorJson, ErrorKind, InputError, QueryError},
+};
+
+use crate::status::status;
+
+/// An answer that is not a success.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    kind: ErrorKind,
+    reason: String,
+    /// What only the log may say.
+    cause: Option<Arc<str>>,
+}
+
+impl ApiError {
+    /// An error of a kind; the reason is shown to the caller.
+    pub fn new(kind: ErrorKind, reason: impl Into<String>) -> ApiError {
+        ApiError { kind, reason: reason.into(), cause: None }
+    }
+
+    /// The caller's mistake.
+    pub fn invalid(reason: impl Into<String>) -> ApiError {
+        ApiError::new(ErrorKind::Invalid, reason)
+    }
+
+    /// The status of this API.
+    pub fn status(&self) -> StatusCode {
+        match self.kind {
+            // The older API knows no refusal; its clients expect 500 when a rule forbids something.
+            ErrorKind::Refused => StatusCode::INTERNAL_SERVER_ERROR,
+            kind => status(kind),
+        }
+    }
+
+    /// What only the log may say.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    /// The text of this API: fixed beginnings that clients of the older one know, then the reason.
+    pub fn text(&self) -> String {
+        let reason = &self.reason;
+        match self.kind {
+            ErrorKind::Invalid if reason.is_empty() => "invalid request".to_owned(),
+            ErrorKind::Invalid => format!("invalid request: {reason}"),
+            ErrorKind::Forbidden => "forbidden".to_owned(),
+            ErrorKind::NotFound => "requested resource is not found".to_owned(),
+            ErrorKind::MethodNotAllowed => "method not allowed".to_owned(),
+            ErrorKind::Conflict => format!("conflicted: {reason}"),
+            ErrorKind::Refused | ErrorKind::Internal => format!("{reason}: Internal Server Error"),
+            ErrorKind::TooLarge | ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => reason.clone(),
+        }
+    }
+
+    /// The complete answer.
+    pub fn render(&self, request_id: &str) -> Response {
+        let body = ErrorJson {
+            error: self.text(),
+            request_id: request_id.to_owned(),
+            status: self.status().as_u16(),
+            kind: Some(self.kind),
+        };
+        let mut text = serde_json::to_string(&body).expect("texts and numbers serialise");
+        text.push('\n');
+        let json = HeaderValue::from_static("application/json");
+        (self.status(), [(header::CONTENT_TYPE, json)], text).into_response()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<ServiceError> for ApiError {
+    fn from(error: ServiceError) -> ApiError {
+        let cause = Some(error_chain(&error).into());
+        let reason = error.to_string();
+        match error {
+            ServiceError::NotFound => ApiError::new(ErrorKind::NotFound, reason),
+            ServiceError::Invalid(_) => ApiError::new(ErrorKind::Invalid, reason),
+            ServiceError::Refused(_) => ApiError::new(ErrorKind::Refused, reason),
+            ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),
+            ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
+            ServiceError::Busy => ApiError::new(ErrorKind::Unavailable, reason),
+            ServiceError::Unavailable(_) => ApiError { kind: ErrorKind::Unavailable, reason, cause },
+            ServiceError::OutcomeUnknown(_) => ApiError { kind: ErrorKind::OutcomeUnknown, reason, cause },
+            ServiceError::Internal(_) => ApiError { kind: ErrorKind::Internal, reason, cause },
+        }
+    }
+}
+
+/// What a caller wrote and the domain or the decoder refused.
+macro_rules! invalid_input {
+    ($($error:ty),*) => { $(
+        impl From<$error> for ApiError {
+            fn from(error: $error) -> ApiError {
+                ApiError::invalid(error.to_string())
+            }
+        }
+    )* };
+}
+
+invalid_input!(DecodeError, InputError, QueryError, IpamError, DhcpConfigError, SerialError);
+
+#[cfg(test)]
+mod tests {
+    use sabakan_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn documented_statuses_and_texts() {
+        let check = |error: ServiceError, status: u16, text: &str| {
+            let error = ApiError::from(error);
+            assert_eq!((error.status().as_u16(), error.text().as_str()), (status, text));
+        };
+        let store = || StoreError::Unavailable { reason: "member 10.0.0.1 refused".into() };
+        check(ServiceError::NotFound, 404, "requested resource is not found");
+        check(ServiceError::Invalid("invalid role".into()), 400, "invalid request: invalid role");
+        check(
+            ServiceError::Refused("machines already exists".into()),
+            500,
+            "machines already exists: Internal Server Error",
+        );
+        check(
+            ServiceError::Conflict("serial a is already registered".into()),
+            409,
+            "conflicted: serial a is already registered",
+        );
+        check(ServiceError::TooLarge("too much".into()), 413, "too much");
+        check(ServiceError::Internal(store()), 500, "internal error: Internal Server Error");
+        check(ServiceError::Unavailable(store()), 503, "the request cannot be served at the moment; try again");
+        let unknown = ApiError::from(ServiceError::OutcomeUnknown(store()));
+        assert_eq!(unknown.status().as_u16(), 504);
+        assert!(unknown.cause().is_some_and(|cause| cause.contains("member 10.0.0.1")), "the log has the cause");
+        assert!(!unknown.text().contains("10.0.0.1"), "the caller does not");
+        assert_eq!(ApiError::invalid("").text(), "invalid request");
+    }
+}

@@ -1,0 +1,208 @@
+//! Wires all parts together and runs them: store, view, services, listeners. The only place that knows every part.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener as StdListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use axum::{Router, middleware};
+use sabakan_service::{Clock, Foundation, tasks::compactor};
+use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys};
+use serde_json::json;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::{
+    config::{ListenAddress, ServerConfig, StoreConfig},
+    http::{self, Listener, RequestIdHeader, TlsSource},
+    limits, rest,
+};
+
+/// The file of the embedded store in the data directory.
+pub const STORE_FILE: &str = "sabakan.db";
+
+/// Tells other programs where the server listens; there while it accepts connections.
+pub const ADDRESSES_FILE: &str = "addresses.json";
+
+/// A running server.
+pub struct Server {
+    /// Where plain HTTP is served.
+    pub http: Vec<SocketAddr>,
+    /// Where HTTPS is served.
+    pub https: Vec<SocketAddr>,
+    addresses_file: PathBuf,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+    store: OpenStore,
+}
+
+/// The store of a server, and what has to be done when it ends.
+#[derive(Clone)]
+pub enum OpenStore {
+    /// In the data directory.
+    Embedded(Arc<EmbeddedStore>),
+    /// On etcd.
+    Etcd(Arc<dyn Store>),
+}
+
+impl OpenStore {
+    /// The interface both have.
+    pub fn store(&self) -> Arc<dyn Store> {
+        match self {
+            OpenStore::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
+            OpenStore::Etcd(store) => Arc::clone(store),
+        }
+    }
+}
+
+impl Server {
+    /// Starts everything. When it returns, requests are accepted.
+    pub async fn start(config: &ServerConfig, clock: Arc<dyn Clock>) -> anyhow::Result<Server> {
+        for flag in &config.without_effect {
+            tracing::warn!(flag, "has no effect in this version");
+        }
+        let store = open_store(config).await?;
+        let keys = Keys::new(&config.etcd_prefix);
+        let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool).await?;
+        let machines = foundation.view.latest_known().machine_count();
+        let app = rest::App::new(foundation, config.allow_ips.clone());
+        let router = layers(rest::router(app))?;
+
+        let plain = bind(&config.http, "http").await?;
+        let secure = bind(&config.https, "https").await?;
+        let tls = if secure.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
+        let addresses =
+            |sockets: &[TcpListener]| sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+        let mut server = Server {
+            http: addresses(&plain)?,
+            https: addresses(&secure)?,
+            addresses_file: config.data_dir.join(ADDRESSES_FILE),
+            stop: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            store,
+        };
+        let connections = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+        let sockets = plain.into_iter().map(|s| (s, None)).chain(secure.into_iter().map(|s| (s, tls.clone())));
+        for (socket, tls) in sockets {
+            let (connections, tracker) = (Arc::clone(&connections), server.tracker.clone());
+            let serving =
+                http::serve(Listener { socket, tls }, router.clone(), connections, tracker, server.stop.clone());
+            server.tracker.spawn(serving);
+        }
+        if let OpenStore::Embedded(store) = &server.store {
+            let store = Arc::clone(store) as Arc<dyn Store>;
+            server.tracker.spawn(compactor::run(store, compactor::TICK, server.stop.clone()));
+        }
+        server.announce()?;
+        tracing::info!(http = ?server.http, https = ?server.https, machines, "serving");
+        Ok(server)
+    }
+
+    /// Stops accepting, lets requests under way finish within bounds, closes the store.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tracker.close();
+        if let Err(error) = fs::remove_file(&self.addresses_file) {
+            tracing::warn!(%error, path = %self.addresses_file.display(), "cannot remove the file of addresses");
+        }
+        if tokio::time::timeout(limits::DRAIN_TIME_MAX, self.tracker.wait()).await.is_err() {
+            tracing::warn!(seconds = limits::DRAIN_TIME_MAX.as_secs(), "requests under way were cut off");
+        }
+        if let OpenStore::Embedded(store) = &self.store {
+            store.shutdown().await;
+        }
+        tracing::info!("stopped");
+    }
+
+    /// Writes the file of addresses, whole or not at all.
+    fn announce(&mut self) -> anyhow::Result<()> {
+        let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (http, https) = (texts(&self.http), texts(&self.https));
+        let content = json!({ "http": http.first(), "https": https.first(), "all": { "http": http, "https": https } });
+        let draft = self.addresses_file.with_extension("json.new");
+        fs::write(&draft, format!("{content:#}\n"))
+            .and_then(|()| fs::rename(&draft, &self.addresses_file))
+            .with_context(|| format!("cannot write {}", self.addresses_file.display()))
+    }
+}
+
+/// Opens the store a configuration names.
+pub async fn open_store(config: &ServerConfig) -> anyhow::Result<OpenStore> {
+    make_data_dir(&config.data_dir)?;
+    match &config.store {
+        StoreConfig::Embedded => {
+            let path = config.data_dir.join(STORE_FILE);
+            let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path)).await??;
+            Ok(OpenStore::Embedded(Arc::new(store)))
+        }
+        #[cfg(feature = "etcd")]
+        StoreConfig::Etcd(settings) => {
+            let store = sabakan_store_etcd::EtcdStore::connect(settings.to_etcd(&config.etcd_prefix)).await?;
+            Ok(OpenStore::Etcd(Arc::new(store)))
+        }
+        #[cfg(not(feature = "etcd"))]
+        StoreConfig::Etcd(_) => {
+            bail!("this program was built without etcd; leave out --etcd-endpoints, or use another build")
+        }
+    }
+}
+
+fn make_data_dir(path: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot make the data directory {}", path.display()))
+}
+
+fn tls_source(config: &ServerConfig) -> TlsSource {
+    match &config.tls {
+        Some(files) => TlsSource::Files { cert: files.cert.clone(), key: files.key.clone() },
+        None => TlsSource::MadeIn(config.data_dir.clone()),
+    }
+}
+
+/// What happens around every request, outermost last.
+fn layers(router: Router) -> anyhow::Result<Router> {
+    // Read here and nowhere else: the name is agreed on between the services of one site.
+    let name = std::env::var("REQUEST_ID_HEADER").unwrap_or_else(|_| sabakan_wire::rest::REQUEST_ID_HEADER.to_owned());
+    let Ok(name) = name.parse() else { bail!("REQUEST_ID_HEADER is {name:?}, which is not a header name") };
+    let header = Arc::new(RequestIdHeader(name));
+    Ok(router
+        .layer(CatchPanicLayer::custom(http::panicked))
+        .layer(middleware::from_fn_with_state(header, http::observe)))
+}
+
+async fn bind(addresses: &[ListenAddress], what: &str) -> anyhow::Result<Vec<TcpListener>> {
+    let mut sockets = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let socket = TcpListener::bind(&address.socket_addrs()[..]).await;
+        sockets.push(socket.with_context(|| format!("cannot listen on {address} (--{what})"))?);
+    }
+    Ok(sockets)
+}
+
+/// Whether an address can be listened on now.
+pub(crate) fn is_free(address: &ListenAddress) -> bool {
+    StdListener::bind(&address.socket_addrs()[..]).is_ok()
+}
+
+/// Waits for the signal to stop.
+pub async fn stop_signal() -> anyhow::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}
+
+/// Runs `work` on a runtime of its own.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let result = runtime.block_on(work);
+    // Blocking reads that nobody waits for any more must not keep the program alive.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    result
+}

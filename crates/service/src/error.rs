@@ -1,0 +1,122 @@
+//! Why a use case did not happen, in kinds that callers act on.
+
+use std::{error::Error, fmt::Write as _};
+
+use sabakan_domain::{lifecycle::NotRetired, registration::RegistrationRefusal};
+use sabakan_store::{StoreError, repo::ChangeError, repo::config::MachinesExist};
+
+/// Why a use case did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// There is no such thing.
+    #[error("requested resource is not found")]
+    NotFound,
+    /// The request contradicts itself or asks for what can never be.
+    #[error("{0}")]
+    Invalid(String),
+    /// A rule forbids it in the present state.
+    #[error("{0}")]
+    Refused(String),
+    /// It collides with what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// More than the store takes at once.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Other writers were faster every time; trying again may work.
+    #[error("too many concurrent changes of the same racks or machines; try again")]
+    Busy,
+    /// The store does not answer; trying again may work.
+    #[error("the request cannot be served at the moment; try again")]
+    Unavailable(#[source] StoreError),
+    /// The store took the change but never answered.
+    #[error("the store did not answer in time, the change may or may not have been made; look before trying again")]
+    OutcomeUnknown(#[source] StoreError),
+    /// A defect, or damaged data.
+    #[error("internal error")]
+    Internal(#[source] StoreError),
+}
+
+impl From<StoreError> for ServiceError {
+    fn from(error: StoreError) -> ServiceError {
+        match error {
+            StoreError::Conflict { .. } => ServiceError::Busy,
+            StoreError::TooLarge { .. } => ServiceError::TooLarge(error.to_string()),
+            StoreError::Unavailable { .. } => ServiceError::Unavailable(error),
+            StoreError::OutcomeUnknown { .. } => ServiceError::OutcomeUnknown(error),
+            StoreError::Compacted { .. } | StoreError::Invalid { .. } | StoreError::Corrupt { .. } => {
+                ServiceError::Internal(error)
+            }
+        }
+    }
+}
+
+/// A refusal of a rule, as the kind its callers know.
+pub(crate) trait Refusal: Error + 'static {
+    fn kind(self) -> ServiceError;
+}
+
+impl Refusal for MachinesExist {
+    fn kind(self) -> ServiceError {
+        ServiceError::Refused(self.to_string())
+    }
+}
+
+impl Refusal for NotRetired {
+    fn kind(self) -> ServiceError {
+        ServiceError::Refused(self.to_string())
+    }
+}
+
+impl Refusal for std::convert::Infallible {
+    fn kind(self) -> ServiceError {
+        match self {}
+    }
+}
+
+impl Refusal for RegistrationRefusal {
+    fn kind(self) -> ServiceError {
+        let text = self.to_string();
+        match self {
+            RegistrationRefusal::DuplicateSerial(_) | RegistrationRefusal::Address(_) => ServiceError::Invalid(text),
+            RegistrationRefusal::IpamNotSet | RegistrationRefusal::RackFull { .. } => ServiceError::Refused(text),
+            RegistrationRefusal::BootTaken { .. } | RegistrationRefusal::AlreadyRegistered(_) => {
+                ServiceError::Conflict(text)
+            }
+        }
+    }
+}
+
+impl<R: Refusal> From<ChangeError<R>> for ServiceError {
+    fn from(error: ChangeError<R>) -> ServiceError {
+        match error {
+            ChangeError::Refused(refusal) => refusal.kind(),
+            ChangeError::NotFound => ServiceError::NotFound,
+            ChangeError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// An error and everything that caused it, on one line.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _infallible = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_show_every_cause_once() {
+        let error = ServiceError::from(StoreError::Unavailable { reason: "no member answered".into() });
+        let expected =
+            "the request cannot be served at the moment; try again: the store is not available: no member answered";
+        assert_eq!(error_chain(&error), expected);
+    }
+}

@@ -1,0 +1,64 @@
+//! Registering, finding and removing machines.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sabakan_domain::{
+    ipam::OutsidePool,
+    machine::{Machine, NewMachine},
+    query::Query,
+    words::Serial,
+};
+use sabakan_store::{Store, keys::Keys, repo::machines, view::View};
+use tokio::sync::Mutex;
+
+use crate::{Clock, Foundation, ServiceError};
+
+/// Registers, finds and removes machines.
+pub struct Machines {
+    store: Arc<dyn Store>,
+    keys: Keys,
+    view: Arc<View>,
+    clock: Arc<dyn Clock>,
+    outside_pool: OutsidePool,
+    /// Changes of index lists in this process queue here instead of racing: a burst of registrations into one rack would otherwise
+    /// lose most of its work to conflicts. Between servers the transaction decides.
+    index_changes: Mutex<()>,
+}
+
+impl Machines {
+    /// Works on a foundation.
+    pub fn new(on: &Foundation) -> Machines {
+        Machines {
+            store: Arc::clone(&on.store),
+            keys: on.keys.clone(),
+            view: Arc::clone(&on.view),
+            clock: Arc::clone(&on.clock),
+            outside_pool: on.outside_pool,
+            index_changes: Mutex::new(()),
+        }
+    }
+
+    /// Registers machines, all or none.
+    pub async fn register(&self, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
+        let _turn = self.index_changes.lock().await;
+        let now = self.clock.now();
+        let registered = machines::register(&*self.store, &self.keys, new, self.outside_pool, now).await?;
+        tracing::info!(count = registered.len(), "machines registered");
+        Ok(registered)
+    }
+
+    /// Every machine a search means, in byte order of serials, and the time to show them at.
+    pub async fn search(&self, query: &Query) -> Result<(Vec<Arc<Machine>>, Timestamp), ServiceError> {
+        let found = self.view.read().await?.search(query);
+        Ok((found, self.clock.now()))
+    }
+
+    /// Removes a machine; refused unless it is retired.
+    pub async fn remove(&self, serial: &Serial) -> Result<(), ServiceError> {
+        let _turn = self.index_changes.lock().await;
+        machines::remove(&*self.store, &self.keys, serial).await?;
+        tracing::info!(%serial, "machine removed");
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! Background work. A task wakes, re-reads what it needs and takes the next step from there.
+
+pub mod compactor;

@@ -1,0 +1,52 @@
+//! Every bound of the etcd client, named, with its reason.
+
+use std::time::Duration;
+
+/// How long a call that certainly had no effect is tried again, member after member, until the caller is told. Longer than an
+/// election (etcd's default timeout is 1 s, twice that after a split vote), shorter than a person waits.
+pub const FAILOVER_MAX: Duration = Duration::from_secs(5);
+
+/// Pause after every member failed once, so that a dead cluster is not hammered.
+pub const ROUND_PAUSE: Duration = Duration::from_millis(100);
+
+/// Default for one dial: TCP, then TLS. Each is bounded by it on its own.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Default for one request to one member. A healthy etcd answers within milliseconds.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// etcd's default `--max-txn-ops`.
+pub const TXN_OPS_MAX: usize = 128;
+
+/// etcd's default `--max-request-bytes`.
+pub const REQUEST_BYTES_MAX: usize = 1536 * 1024;
+
+/// Of each transaction, kept free for the head key.
+pub const HEAD_OPS: usize = 1;
+
+/// What one compare and one write may take on the wire beside key and value: tags, lengths, revision, lease.
+pub const OVERHEAD_PER_OP: usize = 128;
+
+/// etcd counts its own envelope (request id, user name) towards `--max-request-bytes`.
+pub const ENVELOPE_BYTES: usize = 512;
+
+/// Largest answer we accept. A single event may be as large as a request, and etcd warns above 10 MiB for those; pages that
+/// do not fit are asked for in halves.
+pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How often an open connection with calls on it is probed. etcd ends connections that probe more often than every 5 s.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a probe may stay unanswered. With the interval: after 15 s a watch leaves a member that vanished silently.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause of a watch after its first failed round; doubles from there.
+pub const WATCH_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// Longest pause of a watch between two rounds.
+pub const WATCH_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of answers in flight on one connection. Not for speed: the HTTP/2 library gives up a connection when the small answers
+/// that nobody has read yet exceed half of it, at 256 bytes each. By default that is 128 of them; this makes it 32,768, more
+/// than all concurrent calls and some unread watches (64 KiB each) together.
+pub const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;

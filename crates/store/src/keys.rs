@@ -1,0 +1,140 @@
+//! Every key of the system, on one page. Nobody above this crate sees a key; [`KEYS`] is what the reference page is made of.
+
+use sabakan_domain::{machine::Rack, words::Serial};
+
+/// One kind of key, for people.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyDoc {
+    /// What follows the prefix.
+    pub pattern: &'static str,
+    /// What the value is.
+    pub value: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+/// All kinds of keys, in the order of the reference page.
+pub const KEYS: &[KeyDoc] = &[
+    KeyDoc {
+        pattern: "version",
+        value: "text `3`",
+        meaning: "Version of this schema. A server refuses to start on another one.",
+    },
+    KeyDoc {
+        pattern: "ipam",
+        value: "JSON",
+        meaning: "IPAM configuration. Written only while no machine is registered.",
+    },
+    KeyDoc { pattern: "dhcp", value: "JSON", meaning: "DHCP configuration." },
+    KeyDoc {
+        pattern: "machines/<serial>",
+        value: "JSON with `spec`, `status`, `info`",
+        meaning: "One machine. `status.duration` is always 0 here; it is computed when read.",
+    },
+    KeyDoc {
+        pattern: "node-indices/<rack>",
+        value: "JSON list of numbers",
+        meaning: "Indices in use in a rack, in order of assignment. Every registration in and removal from the rack compares it.",
+    },
+    KeyDoc {
+        pattern: "head",
+        value: "empty",
+        meaning: "etcd only. Rewritten by every transaction, so that its revision tells a reader what it must have seen.",
+    },
+    KeyDoc {
+        pattern: "importing",
+        value: "text",
+        meaning: "Present only while an import runs; a server refuses to start when it finds it.",
+    },
+];
+
+/// The version of the schema this program reads and writes.
+pub const SCHEMA_VERSION: &str = "3";
+
+/// Builds and recognises keys under one prefix.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    prefix: String,
+}
+
+/// A key this program gives a meaning to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known<'a> {
+    Ipam,
+    Dhcp,
+    Machine(&'a str),
+}
+
+impl Keys {
+    /// Keys under `prefix`, which is put before every key as it is.
+    pub fn new(prefix: impl Into<String>) -> Keys {
+        Keys { prefix: prefix.into() }
+    }
+
+    /// What all keys start with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn version(&self) -> String {
+        self.key("version")
+    }
+
+    pub(crate) fn ipam(&self) -> String {
+        self.key("ipam")
+    }
+
+    pub(crate) fn dhcp(&self) -> String {
+        self.key("dhcp")
+    }
+
+    pub(crate) fn machines(&self) -> String {
+        self.key("machines/")
+    }
+
+    pub(crate) fn machine(&self, serial: &Serial) -> String {
+        self.key(&format!("machines/{serial}"))
+    }
+
+    pub(crate) fn all_node_indices(&self) -> String {
+        self.key("node-indices/")
+    }
+
+    pub(crate) fn node_indices(&self, rack: Rack) -> String {
+        self.key(&format!("node-indices/{rack}"))
+    }
+
+    /// What a key is, if it is one of those the view keeps.
+    pub(crate) fn recognise<'a>(&self, key: &'a str) -> Option<Known<'a>> {
+        match key.strip_prefix(&self.prefix)? {
+            "ipam" => Some(Known::Ipam),
+            "dhcp" => Some(Known::Dhcp),
+            rest => rest.strip_prefix("machines/").map(Known::Machine),
+        }
+    }
+
+    fn key(&self, rest: &str) -> String {
+        format!("{}{rest}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_as_documented() {
+        let keys = Keys::new("/sabakan/");
+        let serial = Serial::new("1234abcd").expect("serial");
+        assert_eq!(keys.machine(&serial), "/sabakan/machines/1234abcd");
+        assert_eq!(keys.node_indices(Rack(3)), "/sabakan/node-indices/3");
+        assert_eq!(keys.recognise("/sabakan/machines/1234abcd"), Some(Known::Machine("1234abcd")));
+        assert_eq!(keys.recognise("/sabakan/ipam"), Some(Known::Ipam));
+        assert_eq!(keys.recognise("/sabakan/node-indices/3"), None);
+        assert_eq!(keys.recognise("/other/ipam"), None);
+        let documented: Vec<_> = KEYS.iter().map(|doc| doc.pattern).collect();
+        for key in [keys.version(), keys.ipam(), keys.dhcp()] {
+            assert!(documented.contains(&key.trim_start_matches("/sabakan/")), "{key} is not documented");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Every bound of the store, named, with its reason.
+
+use std::time::Duration;
+
+/// How often a read-decide-write is tried. One lost race per server of the largest cluster we support (5), with room for a
+/// burst of clients on one rack. More means a hot key; the caller is told.
+pub const CAS_ATTEMPTS: usize = 32;
+
+/// Keys in one page of a range read: large enough that 100,000 machines take a hundred round trips, small enough that a page of
+/// ordinary records stays near a megabyte.
+pub const PAGE_KEYS: usize = 1_000;
+
+/// Largest value. Below etcd's default request limit of 1.5 MiB, so that data can move between the two stores.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most operations in one embedded transaction: a registration of 100,000 machines and what belongs to it.
+pub const EMBEDDED_TXN_OPS_MAX: usize = 400_000;
+
+/// Most bytes in one embedded transaction. It is held in memory once by the caller and once by the writer.
+pub const EMBEDDED_TXN_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Requests that may wait for the writer thread. Past that, callers wait to enqueue.
+pub const WRITER_QUEUE: usize = 1_024;
+
+/// Operations that share one flush. Bounds how long the first of them waits for the last.
+pub const GROUP_OPS_MAX: usize = 4_096;
+
+/// Bytes of recent changes kept in memory for watchers; one that fell further behind reads them from the file.
+pub const RECENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Changes a watcher takes at once when it reads history from the file.
+pub const HISTORY_ROWS: usize = 2_000;
+
+/// How often the writer looks for leases that ran out.
+pub const LEASE_TICK: Duration = Duration::from_millis(200);
+
+/// How long a read waits for the view to reach the present before it says so.
+pub const VIEW_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause before the view tries again after its watch failed.
+pub const VIEW_RETRY: Duration = Duration::from_millis(500);
+
+/// Bytes of transactions that may wait for the writer thread together: one of the largest kind. Past that, callers wait to
+/// enqueue, so that a burst of imports cannot take the memory of the machine.
+pub const WRITER_QUEUE_BYTES_MAX: usize = EMBEDDED_TXN_BYTES_MAX;
+
+/// Bytes of values in one page of a range read from the embedded store. The page ends early and says that more remains.
+pub const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Connections that read the embedded file at the same time. Hot reads come from the view; these serve transactions that
+/// re-read a few keys, starting servers and watchers that fell behind.
+pub const READERS: usize = 4;
+
+/// Page cache of the writing connection: holds the upper levels of the key index of some 100,000 machines.
+pub const WRITER_CACHE_KIB: i64 = 16 * 1024;
+
+/// Page cache of each reading connection.
+pub const READER_CACHE_KIB: i64 = 2 * 1024;
+
+/// Pages in the write-ahead log before they are copied into the main file, which holds up commits for some 40 ms: 64 MiB, so
+/// that this is rare and a page changed many times is copied once, and opening after a crash still reads little.
+pub const WAL_PAGES_MAX: i64 = 16_384;
+
+/// Bytes the write-ahead log keeps after a burst; it is reused from the start, so a larger one would only occupy the disk.
+pub const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
+
+/// How long SQLite waits for somebody else's lock on the file, for example an operator's `sqlite3`.
+pub const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// How long closing waits for readers before it leaves the write-ahead log to the next start.
+pub const CLOSE_WAIT: Duration = Duration::from_millis(500);
+
+/// Rows one step of compaction looks at. A step holds up commits for a few milliseconds.
+pub const SWEEP_ROWS: usize = 256;
+
+/// How many times as long as it took a step of compaction leaves the writer alone after it.
+pub const SWEEP_PAUSE_FACTOR: u32 = 2;
+
+/// Pause before compaction goes on after a step failed, for example on a full disk.
+pub const SWEEP_RETRY: Duration = Duration::from_secs(1);
+
+/// Live leases of the embedded store. One per server and worker; many more means that somebody forgets to end them.
+pub const LEASES_MAX: usize = 10_000;
+
+/// Problems `store check` lists before it only counts.
+pub const CHECK_PROBLEMS_MAX: usize = 100;
+
+/// Keys one transaction of an import writes, where the store accepts that many.
+pub const IMPORT_TXN_OPS: usize = 1_000;
+
+/// Bytes one transaction of an import aims at, where the store accepts that many. One key larger than this gets its own.
+pub const IMPORT_TXN_BYTES: usize = 4 * 1024 * 1024;
+
+/// Longest line of an export file. JSON makes at most six bytes of one, and a key stands beside the value.
+pub const EXPORT_LINE_BYTES_MAX: usize = 7 * VALUE_BYTES_MAX;

@@ -1,0 +1,30 @@
+//! Stored shapes. They equal those of the service this one replaces (schema version 3), so that a cluster can be taken over with its
+//! data. Only this module and `sabakan-wire` turn domain values into JSON.
+
+mod config;
+mod machine;
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub use config::{DhcpRecord, IpamRecord};
+pub use machine::MachineRecord;
+pub(crate) use machine::decode_machine;
+
+use crate::{KeyValue, StoreError};
+
+/// The bytes to store.
+pub(crate) fn encode(record: &impl Serialize) -> Bytes {
+    serde_json::to_vec(record).expect("records hold only texts, numbers and lists").into()
+}
+
+/// Reads a stored record; what cannot be one of ours is reported with its key.
+pub(crate) fn decode<R, T>(kv: &KeyValue) -> Result<T, StoreError>
+where
+    R: DeserializeOwned,
+    T: TryFrom<R, Error = String>,
+{
+    let corrupt = |reason| StoreError::Corrupt { place: kv.key.clone(), reason };
+    let record: R = serde_json::from_slice(&kv.value).map_err(|error| corrupt(error.to_string()))?;
+    T::try_from(record).map_err(corrupt)
+}

@@ -1,0 +1,183 @@
+//! The registry in memory: loaded once, then fed by a watch. It answers every read, so that a search costs the store nothing.
+//!
+//! A read through [`View::read`] first asks the store for its latest commit and waits until the view has reached it: it never
+//! misses a write that was acknowledged before it began, whichever server took the write.
+
+mod index;
+mod snapshot;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+
+pub use snapshot::Snapshot;
+
+use crate::{
+    Event, KeyValue, Range, Revision, Store, StoreError, Watch, WatchBatch,
+    keys::{Keys, Known},
+    limits,
+    records::{self, DhcpRecord, IpamRecord},
+};
+
+/// The registry in memory. Dropping it ends the task that feeds it.
+pub struct View {
+    store: Arc<dyn Store>,
+    current: Arc<ArcSwap<Snapshot>>,
+    reached: watch::Receiver<Revision>,
+    task: JoinHandle<()>,
+}
+
+impl View {
+    /// Loads the registry and follows it from there on.
+    pub async fn spawn(store: Arc<dyn Store>, keys: Keys) -> Result<View, StoreError> {
+        let snapshot = load(&*store, &keys).await?;
+        let watch = store.watch(keys.prefix().to_owned(), snapshot.revision.next()).await?;
+        let (reached_tx, reached) = watch::channel(snapshot.revision);
+        let current = Arc::new(ArcSwap::from_pointee(snapshot));
+        let follower = Follower { store: Arc::clone(&store), keys, current: Arc::clone(&current), reached: reached_tx };
+        let task = tokio::spawn(follower.run(watch));
+        Ok(View { store, current, reached, task })
+    }
+
+    /// The registry, including every change acknowledged before this call.
+    pub async fn read(&self) -> Result<Arc<Snapshot>, StoreError> {
+        let target = self.store.latest_commit().await?;
+        let mut reached = self.reached.clone();
+        let waited = timeout(limits::VIEW_WAIT_MAX, reached.wait_for(|revision| *revision >= target)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(self.current.load_full()),
+            Ok(Err(_)) => Err(unavailable("the view of the registry has stopped".to_owned())),
+            Err(_) => Err(unavailable(format!(
+                "the view of the registry is at revision {} and did not reach {target} within {} s",
+                *self.reached.borrow(),
+                limits::VIEW_WAIT_MAX.as_secs()
+            ))),
+        }
+    }
+
+    /// The registry as far as it is known here, without asking the store. For figures and diagnosis, not for answers.
+    pub fn latest_known(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn unavailable(reason: String) -> StoreError {
+    StoreError::Unavailable { reason }
+}
+
+/// The task that keeps the view up to date.
+struct Follower {
+    store: Arc<dyn Store>,
+    keys: Keys,
+    current: Arc<ArcSwap<Snapshot>>,
+    reached: watch::Sender<Revision>,
+}
+
+impl Follower {
+    /// Follows the store for ever. Every failure ends in another try; only then does a view recover without a restart.
+    async fn run(self, mut watch: Watch) {
+        loop {
+            match watch.next().await {
+                Ok(batch) => self.apply(batch),
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    tracing::warn!(error = %error, "the view cannot follow the store, trying again");
+                    tokio::time::sleep(limits::VIEW_RETRY).await;
+                }
+                Err(error) => {
+                    tracing::warn!(error = %error, "the view lost its place, loading the registry again");
+                    watch = self.reload().await;
+                }
+            }
+        }
+    }
+
+    async fn reload(&self) -> Watch {
+        loop {
+            match self.try_reload().await {
+                Ok(watch) => return watch,
+                Err(error) => {
+                    tracing::warn!(error = %error, "the registry cannot be loaded, trying again");
+                    tokio::time::sleep(limits::VIEW_RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn try_reload(&self) -> Result<Watch, StoreError> {
+        let snapshot = load(&*self.store, &self.keys).await?;
+        let watch = self.store.watch(self.keys.prefix().to_owned(), snapshot.revision.next()).await?;
+        self.publish(snapshot);
+        Ok(watch)
+    }
+
+    fn apply(&self, batch: WatchBatch) {
+        let mut next = Snapshot::clone(&self.current.load());
+        next.revision = batch.revision;
+        for event in batch.events {
+            match event {
+                Event::Put(kv) => apply_put(&mut next, &self.keys, &kv),
+                Event::Delete { key, .. } => apply_delete(&mut next, &self.keys, &key),
+            }
+        }
+        self.publish(next);
+    }
+
+    fn publish(&self, snapshot: Snapshot) {
+        let revision = snapshot.revision;
+        self.current.store(Arc::new(snapshot));
+        self.reached.send_replace(revision);
+    }
+}
+
+fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
+    let decoded = match keys.recognise(&kv.key) {
+        Some(Known::Machine(_)) => records::decode_machine(kv).map(|machine| snapshot.put_machine(Arc::new(machine))),
+        Some(Known::Ipam) => records::decode::<IpamRecord, _>(kv).map(|config| snapshot.ipam = Some(Arc::new(config))),
+        Some(Known::Dhcp) => records::decode::<DhcpRecord, _>(kv).map(|config| snapshot.dhcp = Some(Arc::new(config))),
+        None => Ok(()),
+    };
+    if let Err(error) = decoded {
+        // One damaged record must not take the other machines away. `sabakan store check` lists them all.
+        tracing::error!(error = %error, "a stored record cannot be read and is left out");
+    }
+}
+
+fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
+    match keys.recognise(key) {
+        Some(Known::Machine(serial)) => snapshot.remove_machine(serial),
+        Some(Known::Ipam) => snapshot.ipam = None,
+        Some(Known::Dhcp) => snapshot.dhcp = None,
+        None => {}
+    }
+}
+
+/// Reads the registry at one revision.
+async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
+    let mut snapshot = Snapshot::default();
+    let mut at = None;
+    for prefix in [keys.machines(), keys.ipam(), keys.dhcp()] {
+        let mut range = Range { at, ..Range::first(prefix) };
+        loop {
+            let page = store.list(range.clone()).await?;
+            at = Some(page.revision);
+            snapshot.revision = page.revision;
+            for kv in &page.items {
+                apply_put(&mut snapshot, keys, kv);
+            }
+            // Decoding a page takes milliseconds of computing; let other tasks of this thread go on.
+            tokio::task::yield_now().await;
+            match page.items.last() {
+                Some(last) if page.more => range = Range { at, after: Some(last.key.clone()), ..range },
+                _ => break,
+            }
+        }
+    }
+    Ok(snapshot)
+}

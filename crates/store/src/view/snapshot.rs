@@ -1,0 +1,238 @@
+//! Everything the store holds, at one revision, ready to be searched. Cloning is cheap and a clone never changes, so that readers
+//! need no lock and never block the task that follows the store.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use sabakan_domain::{
+    dhcp::DhcpConfig,
+    ipam::IpamConfig,
+    lifecycle::HealthState,
+    machine::{Machine, Rack},
+    query::Query,
+    words::{BmcType, LabelName, LabelValue, Role, Serial},
+};
+
+use super::index::{Index, Slot};
+use crate::Revision;
+
+/// Places in one part of the table: the part is what a change copies.
+const PART: usize = 256;
+
+/// The registry at one revision.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pub(super) revision: Revision,
+    pub(super) ipam: Option<Arc<IpamConfig>>,
+    pub(super) dhcp: Option<Arc<DhcpConfig>>,
+    table: Table,
+    by_serial: Index<Serial>,
+    by_ipv4: Index<Ipv4Addr>,
+    by_rack: Index<Rack>,
+    by_role: Index<Role>,
+    by_bmc_type: Index<BmcType>,
+    by_state: Index<HealthState>,
+    by_label: Index<(LabelName, LabelValue)>,
+}
+
+impl Snapshot {
+    /// What it shows: everything up to this revision, nothing after it.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The address configuration, if set.
+    pub fn ipam(&self) -> Option<&Arc<IpamConfig>> {
+        self.ipam.as_ref()
+    }
+
+    /// The DHCP configuration, if set.
+    pub fn dhcp(&self) -> Option<&Arc<DhcpConfig>> {
+        self.dhcp.as_ref()
+    }
+
+    /// How many machines there are.
+    pub fn machine_count(&self) -> usize {
+        self.table.used
+    }
+
+    /// One machine.
+    pub fn find_machine(&self, serial: &str) -> Option<&Arc<Machine>> {
+        self.slot_of(serial).and_then(|slot| self.table.get(slot))
+    }
+
+    /// The machine an address belongs to, its own or its controller's.
+    pub fn find_by_address(&self, address: Ipv4Addr) -> Option<&Arc<Machine>> {
+        self.by_ipv4.find(&address).next().and_then(|slot| self.table.get(slot))
+    }
+
+    /// Every machine a search means, in byte order of serials; a search by serials keeps their order and repetitions.
+    pub fn search(&self, query: &Query) -> Vec<Arc<Machine>> {
+        if let Some(serials) = &query.having.serials {
+            let machines = serials.iter().filter_map(|serial| self.find_machine(serial));
+            return machines.filter(|machine| query.matches(machine)).cloned().collect();
+        }
+        let matching = |slot: Slot| self.table.get(slot).filter(|machine| query.matches(machine)).cloned();
+        match self.candidates(query) {
+            None => self.by_serial.slots().filter_map(matching).collect(),
+            Some(mut slots) => {
+                slots.sort_unstable();
+                slots.dedup();
+                let mut found: Vec<_> = slots.into_iter().filter_map(matching).collect();
+                found.sort_unstable_by(|a, b| a.serial.cmp(&b.serial));
+                found
+            }
+        }
+    }
+
+    /// The slots under the most selective positive condition that has an index; `None`: every machine is a candidate.
+    fn candidates(&self, query: &Query) -> Option<Vec<Slot>> {
+        let having = &query.having;
+        let roles: Option<Vec<Role>> = having.roles.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
+        let bmc_types: Option<Vec<BmcType>> =
+            having.bmc_types.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
+        // Machines have all of the labels, so the candidates under any one of them will do.
+        let labels = having.labels.iter().map(|(name, value)| {
+            let words = name.parse().ok().zip(value.parse().ok());
+            Lookup::new(&self.by_label, words.into_iter().collect())
+        });
+        let mut lookups: Vec<Lookup<'_>> = labels.collect();
+        lookups.extend(having.racks.clone().map(|keys| Lookup::new(&self.by_rack, keys)));
+        lookups.extend(having.ipv4.clone().map(|keys| Lookup::new(&self.by_ipv4, keys)));
+        lookups.extend(having.states.clone().map(|keys| Lookup::new(&self.by_state, keys)));
+        lookups.extend(roles.map(|keys| Lookup::new(&self.by_role, keys)));
+        lookups.extend(bmc_types.map(|keys| Lookup::new(&self.by_bmc_type, keys)));
+        let best = lookups.into_iter().min_by_key(|lookup| lookup.count)?;
+        // Sorting what is found costs more than walking all machines in order when most of them match.
+        (best.count <= self.table.used / 2).then(|| (best.slots)())
+    }
+
+    pub(super) fn put_machine(&mut self, machine: Arc<Machine>) {
+        match self.slot_of(machine.serial.as_str()) {
+            Some(slot) => {
+                let before = self.table.replace(slot, Some(Arc::clone(&machine)));
+                self.reindex(before.as_deref(), Some(&machine), slot);
+            }
+            None => {
+                let slot = self.table.add(Arc::clone(&machine));
+                self.reindex(None, Some(&machine), slot);
+            }
+        }
+    }
+
+    pub(super) fn remove_machine(&mut self, serial: &str) {
+        if let Some(slot) = self.slot_of(serial) {
+            let before = self.table.replace(slot, None);
+            self.reindex(before.as_deref(), None, slot);
+        }
+    }
+
+    fn slot_of(&self, serial: &str) -> Option<Slot> {
+        // A text that is no serial names no machine.
+        let serial = Serial::new(serial).ok()?;
+        self.by_serial.find(&serial).next()
+    }
+
+    /// Brings every index from the old machine to the new one; an index whose keys stay the same is not touched.
+    fn reindex(&mut self, old: Option<&Machine>, new: Option<&Machine>, slot: Slot) {
+        moved(&mut self.by_serial, old, new, slot, |m, keys| keys.push(m.serial.clone()));
+        moved(&mut self.by_ipv4, old, new, slot, |m, keys| keys.extend(m.ipv4().chain([m.bmc.nic.address])));
+        moved(&mut self.by_rack, old, new, slot, |m, keys| keys.push(m.rack));
+        moved(&mut self.by_role, old, new, slot, |m, keys| keys.push(m.role.clone()));
+        moved(&mut self.by_bmc_type, old, new, slot, |m, keys| keys.push(m.bmc.kind.clone()));
+        moved(&mut self.by_state, old, new, slot, |m, keys| keys.push(m.status.state));
+        moved(&mut self.by_label, old, new, slot, |m, keys| {
+            keys.extend(m.labels.iter().map(|(n, v)| (n.clone(), v.clone())));
+        });
+    }
+}
+
+/// One way to find candidates, with what it would cost.
+struct Lookup<'a> {
+    count: usize,
+    slots: Box<dyn FnOnce() -> Vec<Slot> + 'a>,
+}
+
+impl<'a> Lookup<'a> {
+    fn new<K: Ord + Clone + 'a>(index: &'a Index<K>, keys: Vec<K>) -> Lookup<'a> {
+        let count = keys.iter().map(|key| index.count(key)).sum();
+        Lookup { count, slots: Box::new(move || keys.iter().flat_map(|key| index.find(key)).collect()) }
+    }
+}
+
+fn moved<K: Ord + Clone>(
+    index: &mut Index<K>,
+    old: Option<&Machine>,
+    new: Option<&Machine>,
+    slot: Slot,
+    keys_of: impl Fn(&Machine, &mut Vec<K>),
+) {
+    let keys = |machine: Option<&Machine>| {
+        let mut keys = Vec::new();
+        if let Some(machine) = machine {
+            keys_of(machine, &mut keys);
+        }
+        keys
+    };
+    let (old, new) = (keys(old), keys(new));
+    if old == new {
+        return;
+    }
+    for key in old {
+        index.remove(key, slot);
+    }
+    for key in new {
+        index.insert(key, slot);
+    }
+}
+
+/// Machines by slot. Slots of removed machines are used again.
+#[derive(Debug, Clone, Default)]
+struct Table {
+    parts: Arc<Vec<Arc<Vec<Option<Arc<Machine>>>>>>,
+    free: Arc<Vec<Slot>>,
+    used: usize,
+}
+
+impl Table {
+    fn get(&self, slot: Slot) -> Option<&Arc<Machine>> {
+        let slot = slot as usize;
+        self.parts.get(slot / PART)?.get(slot % PART)?.as_ref()
+    }
+
+    fn add(&mut self, machine: Arc<Machine>) -> Slot {
+        self.used += 1;
+        if !self.free.is_empty()
+            && let Some(slot) = Arc::make_mut(&mut self.free).pop()
+        {
+            *self.entry(slot) = Some(machine);
+            return slot;
+        }
+        let parts = Arc::make_mut(&mut self.parts);
+        if parts.last().is_none_or(|part| part.len() == PART) {
+            parts.push(Arc::new(Vec::with_capacity(PART)));
+        }
+        let number = parts.len() - 1;
+        let part = Arc::make_mut(&mut parts[number]);
+        part.push(Some(machine));
+        Slot::try_from(number * PART + part.len() - 1).expect("far fewer than 2^32 machines fit into memory")
+    }
+
+    fn replace(&mut self, slot: Slot, machine: Option<Arc<Machine>>) -> Option<Arc<Machine>> {
+        let emptied = machine.is_none();
+        let before = std::mem::replace(self.entry(slot), machine);
+        if emptied && before.is_some() {
+            self.used -= 1;
+            Arc::make_mut(&mut self.free).push(slot);
+        }
+        before
+    }
+
+    fn entry(&mut self, slot: Slot) -> &mut Option<Arc<Machine>> {
+        let slot = slot as usize;
+        let parts = Arc::make_mut(&mut self.parts);
+        &mut Arc::make_mut(&mut parts[slot / PART])[slot % PART]
+    }
+}
+
+#[cfg(test)]
+mod tests;

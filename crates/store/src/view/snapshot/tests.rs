@@ -1,0 +1,124 @@
+//! Index-driven search against a plain scan, and bookkeeping of slots.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use sabakan_domain::{
+    machine::{Bmc, Labels, Nic, Status},
+    query::Criteria,
+};
+
+use super::*;
+
+fn machine(serial: u8, rack: u32, role: u8, state: usize, label: u8) -> Machine {
+    let nic = |third| Nic {
+        address: Ipv4Addr::new(10, third, u8::try_from(rack).unwrap_or(0), serial),
+        maskbits: 24,
+        gateway: Ipv4Addr::UNSPECIFIED,
+    };
+    Machine {
+        serial: format!("s{serial}").parse().expect("serial"),
+        labels: Labels::new([("k", format!("v{label}")), ("all", "x".into())]).expect("labels"),
+        rack: Rack(rack),
+        index_in_rack: u32::from(serial),
+        role: format!("r{role}").parse().expect("role"),
+        nics: [nic(0), nic(1)].into(),
+        bmc: Bmc { kind: format!("b{role}").parse().expect("type"), nic: nic(2) },
+        register_date: Timestamp::UNIX_EPOCH,
+        retire_date: Timestamp::UNIX_EPOCH.into(),
+        status: Status { state: HealthState::ALL[state % 7], since: Timestamp::UNIX_EPOCH },
+    }
+}
+
+fn criteria() -> impl Strategy<Value = Criteria> {
+    let some = |what: BoxedStrategy<String>| prop::option::weighted(0.3, prop::collection::vec(what, 0..3));
+    let labels = prop::collection::vec(
+        prop_oneof![(0u8..4).prop_map(|v| ("k".to_owned(), format!("v{v}"))), Just(("all".to_owned(), "x".to_owned()))],
+        0..2,
+    );
+    (
+        prop::option::weighted(0.3, prop::collection::vec((0u32..5).prop_map(Rack), 0..3)),
+        some((0u8..4).prop_map(|r| format!("r{r}")).boxed()),
+        some((0u8..4).prop_map(|r| format!("b{r}")).boxed()),
+        prop::option::weighted(0.3, prop::collection::vec((0usize..7).prop_map(|s| HealthState::ALL[s]), 0..3)),
+        prop::option::weighted(
+            0.3,
+            prop::collection::vec((0u8..3, 0u8..4, 0u8..40).prop_map(|(a, r, s)| Ipv4Addr::new(10, a, r, s)), 0..3),
+        ),
+        labels,
+    )
+        .prop_map(|(racks, roles, bmc_types, states, ipv4, labels)| Criteria {
+            racks,
+            roles,
+            bmc_types,
+            states,
+            ipv4,
+            labels,
+            ..Criteria::default()
+        })
+}
+
+proptest! {
+    #[test]
+    fn index_driven_search_equals_a_plain_scan(
+        steps in prop::collection::vec((any::<bool>(), 0u8..40, 0u32..4, 0u8..4, 0usize..7, 0u8..4), 0..120),
+        queries in prop::collection::vec((criteria(), criteria()), 1..20),
+    ) {
+        let (mut snapshot, mut model) = (Snapshot::default(), BTreeMap::new());
+        for (put, serial, rack, role, state, label) in steps {
+            let machine = machine(serial, rack, role, state, label);
+            if put {
+                snapshot.put_machine(Arc::new(machine.clone()));
+                model.insert(machine.serial.clone(), machine);
+            } else {
+                snapshot.remove_machine(machine.serial.as_str());
+                model.remove(&machine.serial);
+            }
+        }
+        prop_assert_eq!(snapshot.machine_count(), model.len());
+        for (having, not_having) in queries {
+            let query = Query { having, not_having };
+            let found: Vec<Machine> = snapshot.search(&query).iter().map(|m| Machine::clone(m)).collect();
+            let expected: Vec<Machine> = model.values().filter(|m| query.matches(m)).cloned().collect();
+            prop_assert_eq!(found, expected, "{:?}", query);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_does_not_change_under_its_reader() {
+    let mut snapshot = Snapshot::default();
+    for serial in 0..200 {
+        snapshot.put_machine(Arc::new(machine(serial, 0, 0, 0, 0)));
+    }
+    let kept = snapshot.clone();
+    for serial in 0..100 {
+        snapshot.remove_machine(&format!("s{serial}"));
+    }
+    snapshot.put_machine(Arc::new(machine(201, 3, 1, 1, 1)));
+    assert_eq!((kept.machine_count(), snapshot.machine_count()), (200, 101));
+    assert_eq!(kept.search(&Query::default()).len(), 200);
+    assert!(kept.find_machine("s201").is_none() && snapshot.find_machine("s201").is_some());
+}
+
+#[test]
+fn a_search_by_serials_keeps_their_order_and_repetitions() {
+    let mut snapshot = Snapshot::default();
+    for serial in 1..4 {
+        snapshot.put_machine(Arc::new(machine(serial, 0, 0, 0, 0)));
+    }
+    let serials = ["s3", "s1", "nobody", "s3"].map(str::to_owned).to_vec();
+    let query = Query { having: Criteria { serials: Some(serials), ..Criteria::default() }, ..Query::default() };
+    let found: Vec<_> = snapshot.search(&query).iter().map(|m| m.serial.to_string()).collect();
+    assert_eq!(found, ["s3", "s1", "s3"]);
+}
+
+#[test]
+fn addresses_of_machines_and_controllers_are_found() {
+    let mut snapshot = Snapshot::default();
+    snapshot.put_machine(Arc::new(machine(7, 2, 0, 0, 0)));
+    for (address, expected) in [("10.0.2.7", true), ("10.1.2.7", true), ("10.2.2.7", true), ("10.3.2.7", false)] {
+        assert_eq!(snapshot.find_by_address(address.parse().expect(address)).is_some(), expected, "{address}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What tests and benchmarks are made of: servers in this process or as real programs, real etcd clusters, waiting without
+//! sleeping. Never part of the product. `tests/` is the end-to-end suite.
+
+pub mod etcd;
+pub mod fixtures;
+pub mod process;
+pub mod raw;
+pub mod server;
+mod wait;
+
+pub use server::{Backend, TestServer};
+pub use wait::wait_for;

@@ -1,0 +1,147 @@
+//! A server in the test's own process, on port 0, with its own store and a clock the test moves.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use sabakan::{
+    config::{EtcdSettings, ServerConfig, StoreConfig},
+    logging::LogConfig,
+    run::Server,
+};
+use sabakan_client::Client;
+use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
+use sabakan_service::FakeClock;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::etcd::Etcd;
+
+/// Which store a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// One file.
+    Embedded,
+    /// A real etcd of one member, started for the test.
+    Etcd,
+}
+
+/// A running server. Dropping it stops it.
+pub struct TestServer {
+    /// Moves only when told to.
+    pub clock: Arc<FakeClock>,
+    /// The etcd below, if that is the backend.
+    pub etcd: Option<Arc<Etcd>>,
+    config: ServerConfig,
+    dir: Arc<TempDir>,
+    runtime: Option<Runtime>,
+    server: Option<Server>,
+}
+
+impl TestServer {
+    /// Starts a server on an empty store.
+    pub fn start(backend: Backend) -> TestServer {
+        TestServer::start_with(backend, |_| {})
+    }
+
+    /// Starts a server on an empty store, its configuration adjusted.
+    pub fn start_with(backend: Backend, adjust: impl FnOnce(&mut ServerConfig)) -> TestServer {
+        let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
+        TestServer::start_on(etcd, adjust)
+    }
+
+    /// Starts a server on an etcd, or without one on the embedded store.
+    pub fn start_on(etcd: Option<Arc<Etcd>>, adjust: impl FnOnce(&mut ServerConfig)) -> TestServer {
+        let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        let mut config = configuration(dir.path().join("data"), etcd.as_deref());
+        adjust(&mut config);
+        let start = "2026-11-15T00:00:00Z".parse().expect("a time");
+        let clock = Arc::new(FakeClock::new(start));
+        let mut server = TestServer { clock, etcd, config, dir, runtime: None, server: None };
+        server.boot();
+        server
+    }
+
+    /// Another server on the same etcd.
+    pub fn start_sibling(&self) -> TestServer {
+        let etcd = self.etcd.clone().expect("only servers on etcd share a store");
+        TestServer::start_on(Some(etcd), |_| {})
+    }
+
+    /// Stops the server and starts it again on the same store.
+    pub fn restart(&mut self) {
+        self.halt();
+        self.boot();
+    }
+
+    /// Where it serves, `http://127.0.0.1:port`.
+    pub fn url(&self) -> String {
+        let server = self.server.as_ref().expect("running");
+        format!("http://{}", server.http[0])
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        Client::new(&self.url()).expect("a valid URL")
+    }
+
+    /// Where its data is.
+    pub fn data_dir(&self) -> PathBuf {
+        self.config.data_dir.clone()
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    /// The directory everything of the test is in.
+    pub fn dir(&self) -> &TempDir {
+        &self.dir
+    }
+
+    fn boot(&mut self) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let server = runtime.block_on(Server::start(&self.config, self.clock.clone()));
+        self.server = Some(server.unwrap_or_else(|error| panic!("the server did not start: {error:#}")));
+        self.runtime = Some(runtime);
+    }
+
+    fn halt(&mut self) {
+        if let (Some(runtime), Some(server)) = (self.runtime.take(), self.server.take()) {
+            runtime.block_on(server.stop());
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}
+
+/// The defaults of the program, but on free ports and without HTTPS.
+fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
+    let settings = |etcd: &Etcd| EtcdSettings {
+        endpoints: etcd.endpoints(),
+        credentials: None,
+        tls: None,
+        timeout: Duration::from_secs(5),
+        max_txn_ops: 128,
+        max_request_bytes: 1_572_864,
+    };
+    ServerConfig {
+        data_dir,
+        http: vec!["127.0.0.1:0".parse().expect("an address")],
+        https: Vec::new(),
+        allow_ips: AllowedNetworks::default(),
+        tls: None,
+        advertise_url: None,
+        advertise_url_https: None,
+        store: etcd.map_or(StoreConfig::Embedded, |etcd| StoreConfig::Etcd(Box::new(settings(etcd)))),
+        etcd_prefix: "/sabakan/".into(),
+        outside_pool: OutsidePool::Refuse,
+        log: LogConfig::default(),
+        without_effect: Vec::new(),
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}

@@ -1,0 +1,16 @@
+//! The end-to-end suite: one binary, one file per story.
+
+/// Declares one test per store for each story; a story is a function of the backend.
+macro_rules! on_both_stores {
+    ($($story:ident),* $(,)?) => {
+        mod embedded { $( #[test] fn $story() { super::$story(sabakan_testkit::Backend::Embedded); } )* }
+        mod on_etcd { $( #[test] fn $story() { super::$story(sabakan_testkit::Backend::Etcd); } )* }
+    };
+}
+
+mod all_or_nothing;
+mod bad_input;
+mod connections;
+mod consistency;
+mod etcd;
+mod registry;
