@@ -12,8 +12,12 @@ use crate::support::{directory, file, open, put};
 /// Inverts one bit of the only place that holds `text`.
 fn flip(path: &Path, text: &str) {
     let mut bytes = std::fs::read(path).unwrap();
-    let places: Vec<_> =
-        bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text.as_bytes()).map(|(at, _)| at).collect();
+    let places: Vec<_> = bytes
+        .windows(text.len())
+        .enumerate()
+        .filter(|(_, window)| *window == text.as_bytes())
+        .map(|(at, _)| at)
+        .collect();
     assert_eq!(places.len(), 1, "{text} is there {} times", places.len());
     bytes[places[0] + text.len() / 2] ^= 1;
     std::fs::write(path, bytes).unwrap();

@@ -58,7 +58,11 @@ async fn a_slow_watcher_reads_what_memory_has_forgotten_from_the_file() {
     // Several times what memory keeps, and at the end more small revisions than one read of history takes.
     assert!(WRITES * value.len() > 3 * limits::RECENT_BYTES_MAX);
     for number in 0..WRITES {
-        commit(&*store, vec![Op::put(format!("/large/{number}"), value.clone()), Op::put("/small", number.to_string())]).await;
+        commit(
+            &*store,
+            vec![Op::put(format!("/large/{number}"), value.clone()), Op::put("/small", number.to_string())],
+        )
+        .await;
     }
     for number in 0..limits::HISTORY_ROWS {
         let then = vec![Op::put("/a", number.to_string()), Op::put("/b", number.to_string())];
@@ -146,7 +150,8 @@ async fn compaction_that_was_interrupted_goes_on_after_a_restart() {
     let last = {
         let store = open(&path);
         for round in 0..30 {
-            commit(&*store, (0..100).map(|number| Op::put(format!("/key/{number}"), round.to_string())).collect()).await;
+            commit(&*store, (0..100).map(|number| Op::put(format!("/key/{number}"), round.to_string())).collect())
+                .await;
         }
         store.latest_commit().await.unwrap()
     };

@@ -54,7 +54,8 @@ fn empty() -> (TempDir, Arc<EmbeddedStore>) {
 async fn filled() -> (TempDir, Arc<EmbeddedStore>) {
     let (directory, store) = empty();
     for start in (0..2_500).step_by(500) {
-        let puts = (start..start + 500).map(|number| Op::put(format!("/sabakan/machines/{number:04}"), format!("{{\"n\":{number}}}")));
+        let puts = (start..start + 500)
+            .map(|number| Op::put(format!("/sabakan/machines/{number:04}"), format!("{{\"n\":{number}}}")));
         commit(&*store, puts.collect()).await;
     }
     let odd = vec![
@@ -79,7 +80,8 @@ async fn what_was_exported_and_imported_exports_the_same_lines() {
     let (_source, store) = filled().await;
     let mut stages = Vec::new();
     let mut out = Vec::new();
-    let exported = transfer::export(&*store, &prefixes(), &mut out, &mut |progress| stages.push(progress)).await.unwrap();
+    let exported =
+        transfer::export(&*store, &prefixes(), &mut out, &mut |progress| stages.push(progress)).await.unwrap();
     let first = String::from_utf8(out).unwrap();
     assert_eq!((exported.keys, exported.leased), (2_405, 1));
     assert_eq!(exported.revision, store.latest_commit().await.unwrap());
@@ -87,16 +89,24 @@ async fn what_was_exported_and_imported_exports_the_same_lines() {
     assert!(first.contains(r#"{"key":"/sabakan/bytes","base64":"/wD+"}"#));
     assert!(first.contains(r#"{"key":"/states/1234abcd","value":"healthy"}"#));
     assert!(!first.contains("not ours") && !first.contains("leader"));
-    let header = format!(r#"{{"format":"sabakan-store","version":1,"revision":{},"prefixes":["/sabakan/","/states/"]}}"#, exported.revision);
+    let header = format!(
+        r#"{{"format":"sabakan-store","version":1,"revision":{},"prefixes":["/sabakan/","/states/"]}}"#,
+        exported.revision
+    );
     assert_eq!(first.lines().next(), Some(&*header));
 
     let (_target, other) = empty();
     put(&*other, "/other/key", "of somebody else").await;
     let mut stages = Vec::new();
     let imported =
-        transfer::import(&*other, &prefixes(), &mut Cursor::new(&first), &mut |progress| stages.push(progress)).await.unwrap();
+        transfer::import(&*other, &prefixes(), &mut Cursor::new(&first), &mut |progress| stages.push(progress))
+            .await
+            .unwrap();
     assert_eq!((imported.keys, imported.resumed, imported.exported_revision), (2_405, false, exported.revision));
-    assert_eq!(stages.last().map(|last| (last.stage, last.keys, last.total)), Some((Stage::Import, 2_405, Some(2_405))));
+    assert_eq!(
+        stages.last().map(|last| (last.stage, last.keys, last.total)),
+        Some((Stage::Import, 2_405, Some(2_405)))
+    );
     assert_eq!(keys(&export(&*other).await), keys(&first));
     assert_eq!(get(&*other, "/sabakan/empty").await.as_deref(), Some(""));
     assert!(!transfer::interrupted_import(&*other, "/sabakan/").await.unwrap());
@@ -264,7 +274,8 @@ async fn an_interrupted_import_is_recognised_and_finished_by_running_it_again() 
     // The first transaction, one in the middle, the last key, the removal of the mark.
     let transactions = {
         let (_target, inner) = empty();
-        usize::try_from(import(&Narrow::new(&inner, 100, 2_000_000, usize::MAX), &text).await.unwrap().transactions).unwrap()
+        usize::try_from(import(&Narrow::new(&inner, 100, 2_000_000, usize::MAX), &text).await.unwrap().transactions)
+            .unwrap()
     };
     for fail_at in [1, transactions / 2, transactions - 1, transactions] {
         let (_target, inner) = empty();

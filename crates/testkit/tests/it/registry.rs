@@ -215,9 +215,7 @@ fn only_retired_machines_are_removed(backend: Backend) {
         let answer = remove(nameless);
         assert_eq!((answer.status, answer.error().as_str()), (400, "invalid request: serial is empty"), "{nameless}");
     }
-    for traversal in
-        ["/api/v1/machines/..", "/api/v1/machines/%2e%2e", "/api/v1/machines/a%2Fb"]
-    {
+    for traversal in ["/api/v1/machines/..", "/api/v1/machines/%2e%2e", "/api/v1/machines/a%2Fb"] {
         assert_eq!(remove(traversal).status, 400, "{traversal}");
     }
 }

@@ -1,0 +1,9 @@
+//! The program as its users meet it: started, stopped, killed, configured, its data moved.
+
+mod crash;
+mod founding;
+mod program;
+mod store;
+
+/// The program under test.
+const SABAKAN: &str = env!("CARGO_BIN_EXE_sabakan");

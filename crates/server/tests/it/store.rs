@@ -1,0 +1,122 @@
+//! `sabakan store …`: data moves between both stores and damage is found.
+
+use std::{fs, path::Path, process::Output};
+
+use sabakan_client::Client;
+use sabakan_testkit::{
+    etcd::Etcd,
+    fixtures,
+    process::{Process, run},
+};
+use sabakan_wire::rest::{MachineJson, QueryParams};
+
+use crate::SABAKAN;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn succeed(output: Output) -> String {
+    assert!(output.status.success(), "{}{}", shown(&output.stdout), shown(&output.stderr));
+    shown(&output.stdout)
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn machines(server: &Process) -> Vec<MachineJson> {
+    let client = Client::new(&server.url()).expect("a URL");
+    let mut machines = client.list_machines(&QueryParams::default()).expect("machines");
+    for machine in &mut machines {
+        machine.status.duration = 0.0;
+    }
+    machines
+}
+
+/// The lines of an export without the header and the end, which tell the revision.
+fn lines(path: &Path) -> Vec<String> {
+    let all: Vec<String> = fs::read_to_string(path).expect("an export").lines().map(str::to_owned).collect();
+    all[1..all.len() - 1].to_vec()
+}
+
+#[test]
+fn data_moves_to_etcd_and_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let no_flags: [&str; 0] = [];
+    let server = Process::start(SABAKAN, &path("first"), no_flags);
+    let client = Client::new(&server.url()).expect("a URL");
+    client.put_ipam(&fixtures::ipam()).expect("ipam");
+    client.create_machines(&fixtures::workers(300, 0)).expect("registered");
+    let registered = machines(&server);
+    server.terminate();
+    succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&path("first")), "--out", text(&path("1.jsonl"))]));
+
+    let etcd = Etcd::start();
+    let endpoints = etcd.endpoints().join(",");
+    let on_etcd = |command: &str, flag: &str, file: &str| {
+        let unused = path("none");
+        run(SABAKAN, ["store", command, "--etcd-endpoints", &endpoints, "--data-dir", text(&unused), flag, file])
+    };
+    succeed(on_etcd("import", "--in", text(&path("1.jsonl"))));
+    let again = on_etcd("import", "--in", text(&path("1.jsonl")));
+    assert_eq!(again.status.code(), Some(1), "a store with data is not written over");
+    let server = Process::start(SABAKAN, &path("second"), ["--etcd-endpoints", &endpoints]);
+    assert_eq!(machines(&server), registered);
+    server.terminate();
+    succeed(on_etcd("export", "--out", text(&path("2.jsonl"))));
+    assert_eq!(lines(&path("2.jsonl")), lines(&path("1.jsonl")));
+
+    succeed(run(SABAKAN, ["store", "import", "--data-dir", text(&path("third")), "--in", text(&path("2.jsonl"))]));
+    let report = succeed(run(SABAKAN, ["store", "check", "--data-dir", text(&path("third"))]));
+    assert!(report.contains("300 machines read") && report.contains("no problem found"), "{report}");
+    let server = Process::start(SABAKAN, &path("third"), no_flags);
+    assert_eq!(machines(&server), registered);
+}
+
+#[test]
+fn a_file_that_was_cut_or_edited_is_refused_and_nothing_is_imported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let no_flags: [&str; 0] = [];
+    let server = Process::start(SABAKAN, &path("first"), no_flags);
+    Client::new(&server.url()).expect("a URL").put_ipam(&fixtures::ipam()).expect("ipam");
+    server.terminate();
+    let export = succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&path("first"))]));
+    let cut = &export[..export.len() - 30];
+    let edited = export.replacen("10.69.0.0", "10.70.0.0", 1);
+    assert_ne!(edited, export);
+    for (name, content) in [("cut", cut), ("edited", edited.as_str()), ("empty", "")] {
+        let file = path(name);
+        fs::write(&file, content).expect("written");
+        let data = path("target");
+        let failed = run(SABAKAN, ["store", "import", "--data-dir", text(&data), "--in", text(&file)]);
+        assert_eq!(failed.status.code(), Some(1), "{name}");
+        assert!(shown(&failed.stderr).starts_with("Error: "), "{name}: {}", shown(&failed.stderr));
+        let left = succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&data)]));
+        assert_eq!(left.lines().count(), 2, "{name}: nothing between the header and the end: {left}");
+    }
+}
+
+#[test]
+fn contradictions_in_the_registry_are_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let etcd = Etcd::start();
+    let endpoints = etcd.endpoints().join(",");
+    let server = Process::start(SABAKAN, &path("data"), ["--etcd-endpoints", &endpoints]);
+    let client = Client::new(&server.url()).expect("a URL");
+    client.put_ipam(&fixtures::ipam()).expect("ipam");
+    client.create_machines(&fixtures::workers(3, 0)).expect("registered");
+    // Somebody edits etcd by hand.
+    etcd.etcdctl(&["put", "/sabakan/node-indices/0", "[4,5]"]);
+    etcd.etcdctl(&["put", "/sabakan/machines/broken", "{}"]);
+    let check = run(SABAKAN, ["store", "check", "--etcd-endpoints", &endpoints, "--data-dir", text(&path("none"))]);
+    assert_eq!(check.status.code(), Some(1));
+    let report = shown(&check.stdout);
+    assert!(report.contains("the index list of rack 0 is [4, 5], its machines have [4, 5, 6]"), "{report}");
+    assert!(report.contains("/sabakan/machines/broken") && report.contains("2 problems found"), "{report}");
+    // The server goes on with what it can read.
+    assert_eq!(machines(&server).len(), 3);
+}
