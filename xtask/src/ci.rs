@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{Usage, codegen, process, readme, setup, tidy};
+use crate::{Usage, codegen, process, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -24,7 +24,6 @@ const STEPS: &[Step] = &[
     Step { name: "test", run: test },
     Step { name: "no-etcd", run: no_etcd },
     Step { name: "doc", run: doc },
-    Step { name: "readme", run: readme::run },
 ];
 
 /// Runs the steps named in `arguments`, or all of them.
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     fn no_name_means_all_steps_in_order() {
         let all = names(&[]).unwrap();
-        assert_eq!(all, ["setup", "fmt", "tidy", "clippy", "codegen", "test", "no-etcd", "doc", "readme"]);
+        assert_eq!(all, ["setup", "fmt", "tidy", "clippy", "codegen", "test", "no-etcd", "doc"]);
     }
 
     #[test]

@@ -25,8 +25,7 @@ const GENERATED: &[Generated] = &[
         arguments: &["reference", "configuration"],
     },
     Generated { path: "docs/reference/keys.md", binary: "sabakan", arguments: &["reference", "keys"] },
-    Generated { path: "docs/reference/rest.md", binary: "sabakan", arguments: &["reference", "rest"] },
-    Generated { path: "docs/reference/lifecycle.md", binary: "sabakan", arguments: &["reference", "lifecycle"] },
+    Generated { path: "docs/reference/errors.md", binary: "sabakan", arguments: &["reference", "errors"] },
     Generated { path: "docs/reference/sabactl.md", binary: "sabactl", arguments: &["reference"] },
 ];
 

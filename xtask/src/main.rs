@@ -7,7 +7,6 @@ mod codegen;
 mod dist;
 mod etcd;
 mod process;
-mod readme;
 mod setup;
 mod tidy;
 

@@ -321,6 +321,7 @@ fn member(at: usize, text: &str, tls: Option<&ClientTlsConfig>, config: &EtcdCon
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
         .initial_connection_window_size(limits::CONNECTION_WINDOW)
+        .initial_stream_window_size(limits::STREAM_WINDOW)
         .http2_keep_alive_interval(limits::PROBE_INTERVAL)
         .keep_alive_timeout(limits::PROBE_TIMEOUT);
     match (uri.scheme_str(), tls) {

@@ -46,7 +46,10 @@ pub const WATCH_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Longest pause of a watch between two rounds.
 pub const WATCH_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of answers in flight on one connection. Not for speed: the HTTP/2 library gives up a connection when the small answers
-/// that nobody has read yet exceed half of it, at 256 bytes each. By default that is 128 of them; this makes it 32,768, more
-/// than all concurrent calls and some unread watches (64 KiB each) together.
+/// Bytes of answers in flight on one connection. Not for speed: the HTTP/2 library gives up a connection when small answers that
+/// nobody has read yet exceed half of this, each counted as the 256 bytes it costs to keep. This is some twenty watches that
+/// are not read at all, and thousands of calls beside them.
 pub const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Bytes of answers in flight for one call or watch: how much of the above one watch can take when it is not read.
+pub const STREAM_WINDOW: u32 = 256 * 1024;

@@ -45,8 +45,8 @@ fn requests_say_who_asks() {
         let header = request.lines().find_map(|line| line.strip_prefix("x-sabakan-user: "));
         assert_eq!(header, expected, "{request}");
     };
-    check(Some("alice"), Some("alice"));
-    check(Some(" al\r\nice: x "), Some("alice: x"));
+    check(Some("operator"), Some("operator"));
+    check(Some(" oper\r\nator: x "), Some("operator: x"));
     check(Some("\n"), None);
     check(None, None);
 }

@@ -29,7 +29,7 @@ pub fn sabactl<'a>(args: impl IntoIterator<Item = &'a str>, stdin: &str) -> Outc
 
 fn command<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sabactl"));
-    command.args(args).env_clear().env("COLUMNS", "100").env("USER", "alice");
+    command.args(args).env_clear().env("COLUMNS", "100").env("USER", "operator");
     command
 }
 
@@ -57,7 +57,7 @@ fn results_and_errors_go_where_scripts_look() {
             "{args:?}"
         );
         let requests = server.join().unwrap();
-        assert!(requests[0].contains("x-sabakan-user: alice\r\n"), "{requests:?}");
+        assert!(requests[0].contains("x-sabakan-user: operator\r\n"), "{requests:?}");
     };
     let dhcp = r#"{"lease-minutes":10,"gateway-offset":0}"#.to_owned();
     check(&["dhcp", "get"], (200, dhcp), 0, "{\n  \"lease-minutes\": 10,\n  \"gateway-offset\": 0\n}\n", "");

@@ -11,6 +11,7 @@ pub const ETCD_TIMEOUT: &str = "2s";
 pub const ETCD_MAX_TXN_OPS: &str = "128";
 /// etcd's own default of `--max-request-bytes`.
 pub const ETCD_MAX_REQUEST_BYTES: &str = "1536KiB";
+pub const IPXE: &str = "/usr/lib/ipxe/ipxe.efi";
 pub const STATES_PREFIX: &str = "/states/";
 pub const LOG_FORMAT: &str = "plain";
 pub const LOG_LEVEL: &str = "info";

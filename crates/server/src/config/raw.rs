@@ -23,13 +23,13 @@ pub struct Flags {
         help = help("Addresses for HTTPS, as for --http; `none` turns it off", defaults::HTTPS))]
     pub https: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = help("Addresses for the Ironic-compatible API; `none` turns it off", defaults::IRONIC))]
+        help = later("Addresses for the Ironic-compatible API; `none` turns it off", defaults::IRONIC))]
     pub ironic: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = help("Addresses only for metrics, which are always served at /metrics of --http too", defaults::OFF))]
+        help = later("Addresses only for metrics", defaults::OFF))]
     pub metrics: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = help("Address and port for DHCP; `none` turns it off", defaults::OFF))]
+        help = later("Address and port for DHCP; `none` turns it off", defaults::OFF))]
     pub dhcp_bind: Option<String>,
     #[arg(
         long,
@@ -107,7 +107,7 @@ pub struct Flags {
         help = help("What etcd was started with as --max-request-bytes; also with KiB or MiB", defaults::ETCD_MAX_REQUEST_BYTES))]
     pub etcd_max_request_bytes: Option<String>,
     #[arg(long, value_name = "PREFIX", help_heading = "Store",
-        help = help("Where the state of each machine is published for other programs", defaults::STATES_PREFIX))]
+        help = later("Where the state of each machine is published for other programs", defaults::STATES_PREFIX))]
     pub states_prefix: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "Registry",
@@ -115,13 +115,13 @@ pub struct Flags {
             that never checked", defaults::NO))]
     pub allow_outside_pool: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        help_heading = "Registry", help = help("Serve a page to try GraphQL queries", defaults::NO))]
+        help_heading = "Registry", help = later("Serve a page to try GraphQL queries", defaults::NO))]
     pub enable_playground: Option<String>,
     #[arg(
         long,
         value_name = "FILE",
         help_heading = "Registry",
-        help = "iPXE program sent to machines that boot over HTTP"
+        help = later("iPXE program sent to machines that boot over HTTP", defaults::IPXE)
     )]
     pub ipxe_efi_path: Option<String>,
     #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
@@ -139,6 +139,9 @@ pub struct Flags {
     )]
     pub log_file: Option<String>,
 }
+
+/// What is said about settings of parts that this version does not have.
+pub const NO_EFFECT: &str = "no effect in this version";
 
 /// A value of the file and its line.
 pub type Line<T> = Option<Spanned<T>>;
@@ -307,6 +310,11 @@ fn reason(error: &serde_saphyr::Error) -> String {
 /// `etcd:` with nothing behind it is as good as no `etcd:`.
 fn null_is_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EtcdFile, D::Error> {
     Option::<EtcdFile>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// The help text of a setting that `super::without_effect` reports.
+fn later(text: &str, default: &str) -> String {
+    help(&format!("{text} ({NO_EFFECT})"), default)
 }
 
 /// A help text with the default at its end, the way clap itself writes it; `super::reference` takes it apart again.

@@ -1,6 +1,7 @@
 //! Writes the page about the configuration from the flags themselves, so that every text and every default exists once.
 
 use clap::{Arg, Args as _, Command};
+use sabakan_wire::rest::REQUEST_ID_HEADER;
 
 use super::{Flags, etcd::PASSWORD_VARIABLE, raw::NESTED_SPELLINGS};
 
@@ -45,7 +46,7 @@ pub fn reference() -> String {
     text.push_str("\n## Environment\n\n| variable | meaning |\n| --- | --- |\n");
     text.push_str(&format!(
         "| `{PASSWORD_VARIABLE}` | The password for etcd. Weaker than `--etcd-password` and `--etcd-password-file`, stronger than \
-         the file |\n"
+         the file |\n| `REQUEST_ID_HEADER` | The header that carries the id of a request, both ways. Default `{REQUEST_ID_HEADER}` |\n"
     ));
     text
 }
@@ -71,8 +72,9 @@ fn row(arg: &Arg) -> String {
     // A sentence is not a value.
     let default = if default.contains(' ') || default.is_empty() { default.to_owned() } else { format!("`{default}`") };
     let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+    let value = if arg.is_require_equals_set() { format!("[={value}]") } else { format!(" {value}") };
     let meaning = meaning.replace('|', "\\|");
-    format!("| `--{name} {value}` | {} | {default} | {meaning} |\n", keys(name))
+    format!("| `--{name}{value}` | {} | {default} | {meaning} |\n", keys(name))
 }
 
 /// The spellings of a flag in the file.

@@ -363,6 +363,14 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
         assert_eq!(refused(&args), 1, "{args:?}");
     }
     assert_eq!(refused(&["--enable-playground=x"]), 1);
+
+    // The help says so of the same ones.
+    let command = Flags::augment_args(Command::new("sabakan"));
+    let help = |arg: &clap::Arg| arg.get_help().expect("shown").to_string();
+    let said = command.get_arguments().filter(|arg| help(arg).contains(raw::NO_EFFECT)).filter_map(clap::Arg::get_long);
+    let mut said: Vec<_> = said.collect();
+    said.sort_unstable();
+    assert_eq!(said, ["dhcp-bind", "enable-playground", "ipxe-efi-path", "ironic", "metrics", "states-prefix"]);
 }
 
 #[test]
@@ -430,13 +438,13 @@ fn every_flag_is_a_key_of_the_file_and_stands_in_the_reference() {
     let command = Flags::augment_args(Command::new("sabakan"));
     for arg in command.get_arguments() {
         let name = arg.get_long().expect("long");
-        assert!(page.contains(&format!("| `--{name} ")), "{name}");
+        let start = format!("| `--{name}{}", if arg.is_require_equals_set() { "[" } else { " " });
+        let row = page.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{name} is missing"));
         assert!(arg.get_help().is_some_and(|help| !help.to_string().is_empty()), "{name} has no help");
         if name == "config-file" {
             continue;
         }
         assert!(raw::parse(&format!("{name}: x")).is_ok(), "{name} is no key");
-        let row = page.lines().find(|line| line.starts_with(&format!("| `--{name} "))).expect("shown above");
         if let Some(nested) = row.split('`').find_map(|part| part.strip_prefix("etcd.")) {
             assert!(raw::parse(&format!("etcd: {{{nested}: x}}")).is_ok(), "etcd.{nested} is no key");
         }
@@ -445,4 +453,28 @@ fn every_flag_is_a_key_of_the_file_and_stands_in_the_reference() {
     assert!(page.contains("| `--etcd-tls-ca FILE` | `etcd-tls-ca`, `etcd.tls-ca-file` | "));
     assert!(page.contains("| `--etcd-prefix PREFIX` | `etcd-prefix`, `etcd.prefix` | `/sabakan/` | "));
     assert!(page.contains("SABAKAN_ETCD_PASSWORD"));
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn the_store_gets_every_setting_of_etcd() {
+    let case = Case::new();
+    let (cert, key) = pem();
+    let args = [
+        "--etcd-endpoints=https://h:1",
+        "--etcd-timeout=3s",
+        "--etcd-max-txn-ops=64",
+        "--etcd-max-request-bytes=2MiB",
+        "--etcd-username=u",
+        "--etcd-password=hunter2",
+        &format!("--etcd-tls-ca={}", case.write("ca", &cert)),
+        &format!("--etcd-tls-cert={}", case.write("cert", &cert)),
+        &format!("--etcd-tls-key={}", case.write("key", &key)),
+    ];
+    let config = etcd(&case.load(&args).expect("valid")).to_etcd("/p/");
+    assert_eq!((config.endpoints, &*config.prefix), (vec!["https://h:1".to_owned()], "/p/"));
+    assert_eq!((config.username.as_deref(), config.password.as_deref()), (Some("u"), Some("hunter2")));
+    assert_eq!((config.connect_timeout.as_secs(), config.max_txn_ops, config.max_request_bytes), (3, 64, 2_097_152));
+    let tls = config.tls.expect("given");
+    assert_eq!((tls.ca_pem, tls.cert_pem, tls.key_pem), (cert.clone(), Some(cert), Some(key)));
 }

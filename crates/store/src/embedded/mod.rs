@@ -101,6 +101,7 @@ impl EmbeddedStore {
     fn start(path: &Path, opened: open::Opened) -> Result<EmbeddedStore, OpenError> {
         let io = |error: std::io::Error| OpenError::Io { path: path.to_owned(), source: error.into() };
         let open::Opened { db, lock, extent, swept, leases } = opened;
+        let sweep = sweep::Sweep { compacted: extent.compacted, swept };
         let (published, receiver) = tokio::sync::watch::channel(extent.revision);
         let shared = Arc::new(Shared {
             readers: Arc::new(Readers::new(path)),
@@ -108,7 +109,7 @@ impl EmbeddedStore {
             published: receiver,
             latest: AtomicU64::new(extent.revision.0),
             compacted: AtomicU64::new(extent.compacted.0),
-            swept: AtomicU64::new(rows::revision_of(swept).0),
+            swept: AtomicU64::new(sweep.revision().0),
             commits: AtomicU64::new(0),
             groups: AtomicU64::new(0),
         });
@@ -119,7 +120,7 @@ impl EmbeddedStore {
             published,
             revision: extent.revision,
             leases: leases::Leases::restored(leases, now),
-            sweep: sweep::Sweep { compacted: extent.compacted, swept },
+            sweep,
             clock: tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?,
             next_tick: now + limits::LEASE_TICK,
             sweep_not_before: now,

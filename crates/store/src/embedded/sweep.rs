@@ -23,6 +23,15 @@ impl Sweep {
         self.compacted == Revision::NONE || self.swept + 1 >= rows::end_of(self.compacted)
     }
 
+    /// The revision up to which nothing is left to remove.
+    pub fn revision(&self) -> Revision {
+        match self.is_done() {
+            true => self.compacted,
+            // The walk may stand in the middle of a revision.
+            false => Revision(rows::revision_of(self.swept).0.saturating_sub(1)),
+        }
+    }
+
     /// Removes what may go among the next `limits::SWEEP_ROWS` rows. On an error nothing has changed.
     pub fn step(&mut self, db: &mut Connection) -> rusqlite::Result<()> {
         let end = rows::end_of(self.compacted);

@@ -313,7 +313,7 @@ impl Writer {
         match self.sweep.step(&mut self.db) {
             Ok(()) => {
                 self.sweep_not_before = Instant::now() + start.elapsed() * limits::SWEEP_PAUSE_FACTOR;
-                self.shared.swept.store(rows::revision_of(self.sweep.swept).0, Ordering::Release);
+                self.shared.swept.store(self.sweep.revision().0, Ordering::Release);
             }
             Err(error) => {
                 self.sweep_not_before = Instant::now() + limits::SWEEP_RETRY;

@@ -181,3 +181,6 @@ async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
     }
     Ok(snapshot)
 }
+
+#[cfg(test)]
+mod tests;

@@ -441,7 +441,7 @@ async fn a_dropped_watch_is_gone_from_etcd() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_callers_and_a_watcher_that_does_not_read_get_along() {
     const CALLERS: usize = 250;
-    const CALLS: usize = 8;
+    const CALLS: usize = 24;
     let etcd = Etcd::start();
     let store = Arc::new(connect(etcd.config("/sabakan/")).await);
     let mut idle = Vec::new();

@@ -1,0 +1,3 @@
+//! Properties of the rules: what holds in whatever order things are asked for.
+
+mod registration;
