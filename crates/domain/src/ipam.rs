@@ -155,6 +155,18 @@ pub enum AddressError {
         /// Which pool.
         pool: PoolName,
     },
+    /// The arithmetic reaches the other pool's first block, where addresses belong to other machines.
+    #[error("rack {rack} does not fit {pool}-pool: {address} is beyond the begin of the other pool at {other}")]
+    MeetsOther {
+        /// The rack.
+        rack: Rack,
+        /// Which pool.
+        pool: PoolName,
+        /// The first address that is too far.
+        address: Ipv4Addr,
+        /// Where the other pool's addresses begin.
+        other: Ipv4Addr,
+    },
     /// The arithmetic leaves the pool.
     #[error("rack {rack} does not fit {pool}-pool: {address} is outside of {net}")]
     OutsidePool {
@@ -248,7 +260,7 @@ impl IpamConfig {
         (0..u64::from(self.node_ip_per_node))
             .map(|i| {
                 let distance = per_rack * u64::from(rack.0) + u64::from(index) + i * self.node.unit();
-                self.node.nic(PoolName::Node, rack, distance, outside)
+                self.nic(PoolName::Node, rack, distance, outside)
             })
             .collect()
     }
@@ -256,7 +268,23 @@ impl IpamConfig {
     /// The interface of the controller of the machine at an index of a rack.
     pub fn bmc_nic(&self, rack: Rack, index: u32, outside: OutsidePool) -> Result<Nic, AddressError> {
         let distance = self.bmc.unit() * u64::from(rack.0) + u64::from(index);
-        self.bmc.nic(PoolName::Bmc, rack, distance, outside)
+        self.nic(PoolName::Bmc, rack, distance, outside)
+    }
+
+    fn nic(&self, name: PoolName, rack: Rack, distance: u64, outside: OutsidePool) -> Result<Nic, AddressError> {
+        let (pool, other) = match name {
+            PoolName::Node => (&self.node, &self.bmc),
+            PoolName::Bmc => (&self.bmc, &self.node),
+        };
+        let nic = pool.nic(name, rack, distance, outside)?;
+        // Both sequences of addresses grow upwards. The lower one ends where the higher one begins, so that they never share an
+        // address even where leaving the pool is allowed.
+        let (address, begin) = (u64::from(u32::from(nic.address)), other.base());
+        if pool.base() < begin && address >= begin {
+            let other = u32::try_from(begin).unwrap_or(u32::MAX).into();
+            return Err(AddressError::MeetsOther { rack, pool: name, address: nic.address, other });
+        }
+        Ok(nic)
     }
 
     /// The addresses that may be leased beside an interface: from after the highest static index of its block to the last but

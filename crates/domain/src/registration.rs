@@ -30,6 +30,8 @@ pub struct Registration {
     pub machines: Vec<Machine>,
     /// The new index lists of every rack that gets a machine.
     pub indices: BTreeMap<Rack, Vec<u32>>,
+    /// Racks with addresses outside of their pool, where that is allowed.
+    pub outside_pool: BTreeSet<Rack>,
 }
 
 /// Why nothing is registered.
@@ -81,6 +83,10 @@ pub fn plan_registration(
     if let Some(twice) = new.iter().find(|m| !seen.insert(&m.serial)) {
         return Err(RegistrationRefusal::DuplicateSerial(twice.serial.clone()));
     }
+    if new.is_empty() {
+        // Nothing needs no address, so it needs no configuration either.
+        return Ok(Registration { machines: Vec::new(), indices: BTreeMap::new(), outside_pool: BTreeSet::new() });
+    }
     let ipam = facts.ipam.ok_or(RegistrationRefusal::IpamNotSet)?;
     let mut racks: BTreeMap<Rack, RackIndices> = BTreeMap::new();
     for machine in new {
@@ -109,7 +115,13 @@ pub fn plan_registration(
         rack.order.push(index);
         machines.push(place(machine, ipam, index, outside, now)?);
     }
-    Ok(Registration { machines, indices: racks.into_iter().map(|(rack, indices)| (rack, indices.order)).collect() })
+    let leaves_pool = |machine: &&Machine| {
+        !machine.ipv4().all(|address| ipam.node_pool().net.contains(&address))
+            || !ipam.bmc_pool().net.contains(&machine.bmc.nic.address)
+    };
+    let outside_pool = machines.iter().filter(leaves_pool).map(|machine| machine.rack).collect();
+    let indices = racks.into_iter().map(|(rack, indices)| (rack, indices.order)).collect();
+    Ok(Registration { machines, indices, outside_pool })
 }
 
 /// The index list of a rack after a machine left it.

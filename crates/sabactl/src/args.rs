@@ -42,8 +42,25 @@ pub struct Cli {
         default_value = "http://localhost:8888"
     )]
     pub server: String,
+    #[command(flatten)]
+    _older: OlderFlags,
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+/// Flags of the older program that mean nothing here. Scripts that give them keep working.
+#[derive(Debug, clap::Args)]
+struct OlderFlags {
+    #[arg(long, global = true, hide = true, value_name = "URL")]
+    tls_server: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    insecure: bool,
+    #[arg(long, global = true, hide = true, value_name = "FILE")]
+    logfile: Option<String>,
+    #[arg(long, global = true, hide = true, value_name = "LEVEL")]
+    loglevel: Option<String>,
+    #[arg(long, global = true, hide = true, value_name = "FORMAT")]
+    logformat: Option<String>,
 }
 
 /// Commands without their own subcommand print their help.
@@ -98,7 +115,7 @@ pub enum Parsed {
 
 /// Understands a command line, the program's name included.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
-    match Cli::try_parse_from(respelled(args.into_iter().collect())) {
+    match Cli::try_parse_from(respelled(args)) {
         Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
         Err(error) => refusal(&error),
     }
@@ -117,17 +134,14 @@ pub fn version() -> String {
     Cli::command().render_version()
 }
 
-/// Only what is known to be a flag gets its second dash, and what is not UTF-8 stays as it is: file names may be anything.
-fn respelled(args: Vec<OsString>) -> Vec<OsString> {
+/// Only what is known to be a flag gets its second dash.
+fn respelled(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut command = Cli::command();
     // Building adds the flags every command has.
     command.build();
     let mut known = Vec::new();
     collect_flags(&command, &mut known);
-    let before: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let after = flags::double_dashes(before.clone(), &known);
-    let choose = |((arg, before), after)| if before == after { arg } else { OsString::from(after) };
-    args.into_iter().zip(before).zip(after).map(choose).collect()
+    flags::double_dashes(args, &known)
 }
 
 fn collect_flags<'a>(command: &'a clap::Command, known: &mut Vec<&'a str>) {

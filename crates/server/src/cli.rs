@@ -77,7 +77,7 @@ enum StoreCommand {
 pub fn main() -> ExitCode {
     // The flags of the server may stand before or after a command.
     let command = Cli::command().mut_args(|arg| arg.global(true));
-    let args = double_dashes(std::env::args(), &long_flags(&command));
+    let args = double_dashes(std::env::args_os(), &long_flags(&command));
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
     let outcome = match parsed {
         Ok(cli) => dispatch(cli),

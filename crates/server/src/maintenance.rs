@@ -7,12 +7,12 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use sabakan_store::{
-    embedded,
+    Store, embedded,
     keys::Keys,
     repo::consistency,
-    transfer::{self, Progress},
+    transfer::{self, Exported, Progress},
 };
 
 use crate::{
@@ -22,57 +22,80 @@ use crate::{
 
 /// Looks for damage in the file and for contradictions in the registry.
 pub fn check(config: &ServerConfig) -> anyhow::Result<ExitCode> {
-    let mut problems: Vec<String> = Vec::new();
+    must_exist(config)?;
     if config.store == StoreConfig::Embedded {
         let path = config.data_dir.join(STORE_FILE);
         let report = embedded::check(&path)?;
-        println!(
-            "{}: {} keys at revision {}, {} versions of them",
-            path.display(),
-            report.keys,
-            report.revision,
-            report.rows
-        );
-        problems.extend(report.problems);
+        let (keys, revision, rows) = (report.keys, report.revision, report.rows);
+        println!("{}: {keys} keys at revision {revision}, {rows} versions of them", path.display());
+        if !report.is_clean() {
+            // What a damaged file says about machines proves nothing.
+            return Ok(verdict(&report.problems, report.problem_count));
+        }
     }
-    if problems.is_empty() {
-        let report = run::block_on(async {
-            let store = run::open_store(config).await?;
-            let report = consistency::check(&*store.store(), &Keys::new(&config.etcd_prefix)).await?;
-            close(store).await;
-            Ok(report)
-        })?;
-        println!("registry: {} machines read", report.machines);
-        problems = report.problems;
-    }
-    for problem in &problems {
-        println!("problem: {problem}");
-    }
-    println!(
-        "{}",
-        if problems.is_empty() { "no problem found".to_owned() } else { format!("{} problems found", problems.len()) }
-    );
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let report = run::block_on(async {
+        let store = run::open_store(config).await?;
+        let report = consistency::check(&*store.store(), &Keys::new(&config.etcd_prefix)).await?;
+        close(store).await;
+        Ok(report)
+    })?;
+    println!("registry: {} machines read", report.machines);
+    Ok(verdict(&report.problems, report.problems.len() as u64))
 }
 
-/// Writes every key as JSON lines.
+fn verdict(problems: &[String], count: u64) -> ExitCode {
+    for problem in problems {
+        println!("problem: {problem}");
+    }
+    match count {
+        0 => println!("no problem found"),
+        1 => println!("1 problem found"),
+        n => println!("{n} problems found"),
+    }
+    if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Writes every key as JSON lines. A file appears only when it is complete and on the disk: an older export of the same name is
+/// worth more than half of a new one. Nobody else may read it.
 pub fn export(config: &ServerConfig, out: &Path) -> anyhow::Result<ExitCode> {
-    let to_stdout = out == Path::new("-");
-    let mut sink: Box<dyn io::Write + Send> = if to_stdout {
-        Box::new(io::BufWriter::new(io::stdout()))
-    } else {
-        let file = File::create(out).with_context(|| format!("cannot write {}", out.display()))?;
-        Box::new(io::BufWriter::new(file))
-    };
-    let summary = run::block_on(async {
+    must_exist(config)?;
+    let exported = run::block_on(async {
         let store = run::open_store(config).await?;
-        let summary = transfer::export(&*store.store(), &prefixes(config), &mut *sink, &mut show).await?;
-        sink.flush().context("cannot write the export")?;
+        let exported = if out == Path::new("-") {
+            let mut sink = io::BufWriter::new(io::stdout());
+            let exported = transfer::export(&*store.store(), &prefixes(config), &mut sink, &mut show).await?;
+            sink.flush().context("cannot write to the standard output")?;
+            exported
+        } else {
+            export_to_file(&*store.store(), config, out).await?
+        };
         close(store).await;
-        Ok(summary)
+        Ok(exported)
     })?;
-    eprintln!("{} keys exported at revision {}", summary.keys, summary.revision);
+    eprintln!("{} keys exported at revision {}", exported.keys, exported.revision);
     Ok(ExitCode::SUCCESS)
+}
+
+async fn export_to_file(store: &dyn Store, config: &ServerConfig, out: &Path) -> anyhow::Result<Exported> {
+    let cannot = || format!("cannot write {}", out.display());
+    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Made readable for its owner only.
+    let draft = tempfile::NamedTempFile::new_in(dir).with_context(cannot)?;
+    let mut sink = io::BufWriter::new(draft);
+    let exported = transfer::export(store, &prefixes(config), &mut sink, &mut show).await?;
+    let draft = sink.into_inner().map_err(io::IntoInnerError::into_error).with_context(cannot)?;
+    draft.as_file().sync_all().with_context(cannot)?;
+    draft.persist(out).with_context(cannot)?;
+    Ok(exported)
+}
+
+/// Reading from a store that is not there is a mistyped directory, not an empty store.
+fn must_exist(config: &ServerConfig) -> anyhow::Result<()> {
+    let path = config.data_dir.join(STORE_FILE);
+    if config.store == StoreConfig::Embedded && !path.exists() {
+        bail!("there is no store at {}; give the --data-dir of a server", path.display());
+    }
+    Ok(())
 }
 
 /// Reads an export into an empty store.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use axum::{Router, middleware};
 use sabakan_service::{Clock, Foundation, tasks::compactor};
 use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys};
@@ -71,7 +71,7 @@ impl Server {
         let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool).await?;
         let machines = foundation.view.latest_known().machine_count();
         let app = rest::App::new(foundation, config.allow_ips.clone());
-        let router = layers(rest::router(app))?;
+        let router = layers(rest::router(app), config);
 
         let plain = bind(&config.http, "http").await?;
         let secure = bind(&config.https, "https").await?;
@@ -147,7 +147,7 @@ pub async fn open_store(config: &ServerConfig) -> anyhow::Result<OpenStore> {
         }
         #[cfg(not(feature = "etcd"))]
         StoreConfig::Etcd(_) => {
-            bail!("this program was built without etcd; leave out --etcd-endpoints, or use another build")
+            anyhow::bail!("this program was built without etcd; leave out --etcd-endpoints, or use another build")
         }
     }
 }
@@ -164,14 +164,9 @@ fn tls_source(config: &ServerConfig) -> TlsSource {
 }
 
 /// What happens around every request, outermost last.
-fn layers(router: Router) -> anyhow::Result<Router> {
-    // Read here and nowhere else: the name is agreed on between the services of one site.
-    let name = std::env::var("REQUEST_ID_HEADER").unwrap_or_else(|_| sabakan_wire::rest::REQUEST_ID_HEADER.to_owned());
-    let Ok(name) = name.parse() else { bail!("REQUEST_ID_HEADER is {name:?}, which is not a header name") };
-    let header = Arc::new(RequestIdHeader(name));
-    Ok(router
-        .layer(CatchPanicLayer::custom(http::panicked))
-        .layer(middleware::from_fn_with_state(header, http::observe)))
+fn layers(router: Router, config: &ServerConfig) -> Router {
+    let header = Arc::new(RequestIdHeader(config.request_id_header.clone()));
+    router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(header, http::observe))
 }
 
 async fn bind(addresses: &[ListenAddress], what: &str) -> anyhow::Result<Vec<TcpListener>> {

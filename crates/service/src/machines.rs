@@ -43,9 +43,12 @@ impl Machines {
     pub async fn register(&self, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
         let _turn = self.index_changes.lock().await;
         let now = self.clock.now();
-        let registered = machines::register(&*self.store, &self.keys, new, self.outside_pool, now).await?;
-        tracing::info!(count = registered.len(), "machines registered");
-        Ok(registered)
+        let done = machines::register(&*self.store, &self.keys, new, self.outside_pool, now).await?;
+        tracing::info!(count = done.machines.len(), "machines registered");
+        for rack in done.outside_pool {
+            tracing::warn!(%rack, "addresses of this rack are outside of their pool");
+        }
+        Ok(done.machines)
     }
 
     /// Every machine a search means, in byte order of serials, and the time to show them at.

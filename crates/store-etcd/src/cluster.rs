@@ -58,6 +58,7 @@ pub struct Cluster {
     /// `None`: not asked for yet. `Some(None)`: etcd has authentication disabled.
     token: Mutex<Option<Option<Token>>>,
     request_timeout: Duration,
+    answer_bytes_max: usize,
 }
 
 /// A stream of answers. Dropping it ends it at both sides.
@@ -117,6 +118,7 @@ impl Cluster {
             credentials,
             token: Mutex::new(None),
             request_timeout: config.request_timeout,
+            answer_bytes_max: limits::ANSWER_BYTES_MAX.max(config.max_request_bytes + limits::FRAGMENT_OVERHEAD),
         })
     }
 
@@ -208,7 +210,7 @@ impl Cluster {
         loop {
             let index = self.current.load(Ordering::Relaxed);
             let member = &self.members[index];
-            let grpc = Grpc::new(member.channel.clone()).max_decoding_message_size(limits::ANSWER_BYTES_MAX);
+            let grpc = Grpc::new(member.channel.clone()).max_decoding_message_size(self.answer_bytes_max);
             let status = match timeout(self.request_timeout, attempt(grpc, token.cloned())).await {
                 Ok(Ok(answer)) => {
                     member.answered();

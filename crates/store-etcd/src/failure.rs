@@ -131,7 +131,10 @@ impl From<Failure> for StoreError {
             Failure::Refused(Refusal::Compacted) => "etcd has forgotten that revision".to_owned(),
             Failure::Refused(Refusal::TooManyOps) => "etcd accepts fewer operations at once".to_owned(),
             Failure::Refused(Refusal::RequestTooLarge) => "etcd accepts smaller requests only".to_owned(),
-            Failure::Refused(Refusal::AnswerTooLarge) => "a single key is larger than the answer may be".to_owned(),
+            Failure::Refused(Refusal::AnswerTooLarge) => {
+                "etcd's answer is too large; --etcd-max-request-bytes must say what etcd's --max-request-bytes is"
+                    .to_owned()
+            }
             Failure::Refused(Refusal::Other(text)) => format!("etcd refused the request: {text}"),
         };
         StoreError::Unavailable { reason }

@@ -73,15 +73,30 @@ impl EtcdConfig {
 
 impl fmt::Debug for EtcdConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every field is named, so that a new one is shown or hidden on purpose.
-        let EtcdConfig { endpoints, prefix, username, password, tls, .. } = self;
+        // Without `..`, so that a new field is shown or hidden on purpose.
+        let EtcdConfig {
+            endpoints,
+            prefix,
+            username,
+            password,
+            tls,
+            connect_timeout,
+            request_timeout,
+            max_txn_ops,
+            max_request_bytes,
+        } = self;
         f.debug_struct("EtcdConfig")
+            // An endpoint may hold a password by mistake.
             .field("endpoints", &endpoints.len())
             .field("prefix", prefix)
             .field("username", username)
             .field("password", &password.as_ref().map(|_| "hidden"))
             .field("tls", tls)
-            .finish_non_exhaustive()
+            .field("connect_timeout", connect_timeout)
+            .field("request_timeout", request_timeout)
+            .field("max_txn_ops", max_txn_ops)
+            .field("max_request_bytes", max_request_bytes)
+            .finish()
     }
 }
 

@@ -30,15 +30,17 @@ pub const OVERHEAD_PER_OP: usize = 128;
 /// etcd counts its own envelope (request id, user name) towards `--max-request-bytes`.
 pub const ENVELOPE_BYTES: usize = 512;
 
-/// Largest answer we accept. A single event may be as large as a request, and etcd warns above 10 MiB for those; pages that
-/// do not fit are asked for in halves.
+/// Largest answer we accept, unless requests may be larger still. Pages that do not fit are asked for in halves.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// How often an open connection with calls on it is probed. etcd ends connections that probe more often than every 5 s.
-pub const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// What etcd adds to `--max-request-bytes` when it cuts the events of a watch into messages, with room to spare.
+pub const FRAGMENT_OVERHEAD: usize = 1024 * 1024;
 
-/// How long a probe may stay unanswered. With the interval: after 15 s a watch leaves a member that vanished silently.
-pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often an open connection with calls on it is probed. etcd ends connections that probe more often than every 5 s.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(6);
+
+/// How long a probe may stay unanswered. With the interval: after 10 s a watch leaves a member that vanished silently.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Pause of a watch after its first failed round; doubles from there.
 pub const WATCH_PAUSE_MIN: Duration = Duration::from_millis(100);

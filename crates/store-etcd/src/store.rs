@@ -184,9 +184,10 @@ impl EtcdStore {
                 answer => answer?,
             };
             first.get_or_insert(header_revision(answer.header.as_ref()));
-            for answer in answer.responses.into_iter().take(part.len()) {
-                let Some(pb::Response::Range(range)) = answer.response else {
-                    return Err(corrupt(b"", "etcd answered a read with something else"));
+            let mut responses = answer.responses.into_iter();
+            for _ in part {
+                let Some(pb::Response::Range(range)) = responses.next().and_then(|answer| answer.response) else {
+                    return Err(corrupt(b"etcd", "a read was answered with something else"));
                 };
                 values.push(range.kvs.into_iter().next().map(key_value).transpose()?);
             }

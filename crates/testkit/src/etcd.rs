@@ -9,6 +9,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -67,7 +68,7 @@ struct Member {
     client_url: String,
     args: Vec<String>,
     log: PathBuf,
-    process: Option<Child>,
+    process: Mutex<Option<Child>>,
 }
 
 impl Etcd {
@@ -84,7 +85,7 @@ impl Etcd {
             assert!(installed, "this test needs `{program}` in PATH: install the packages etcd-server and etcd-client");
         }
         for attempt in 1.. {
-            let mut etcd = Etcd::prepare(options.clone());
+            let etcd = Etcd::prepare(options.clone());
             match (0..etcd.members.len()).try_for_each(|i| etcd.spawn(i)).and_then(|()| etcd.wait_healthy()) {
                 Ok(()) => {
                     etcd.enable_auth();
@@ -115,15 +116,15 @@ impl Etcd {
     }
 
     /// Kills a member with SIGKILL and waits until it is gone.
-    pub fn kill_member(&mut self, i: usize) {
-        if let Some(mut process) = self.members[i].process.take() {
+    pub fn kill_member(&self, i: usize) {
+        if let Some(mut process) = self.members[i].process().take() {
             process.kill().expect("a child can be killed");
             process.wait().expect("a child can be waited for");
         }
     }
 
     /// Starts a killed member again on its data and waits until all that run are healthy.
-    pub fn restart_member(&mut self, i: usize) {
+    pub fn restart_member(&self, i: usize) {
         self.kill_member(i);
         if let Err(problem) = self.spawn(i).and_then(|()| self.wait_healthy()) {
             panic!("etcd member {i} did not come back: {problem}");
@@ -206,14 +207,14 @@ impl Etcd {
                 set("trusted-ca-file", &dir.path().join("ca.pem").to_string_lossy());
                 set("client-cert-auth", "true");
             }
-            Member { client_url, args, log: dir.path().join(format!("m{i}.log")), process: None }
+            Member { client_url, args, log: dir.path().join(format!("m{i}.log")), process: Mutex::new(None) }
         };
         let members = (0..options.members).map(member).collect();
         Etcd { options, members, tls, dir }
     }
 
-    fn spawn(&mut self, i: usize) -> Result<(), String> {
-        let member = &mut self.members[i];
+    fn spawn(&self, i: usize) -> Result<(), String> {
+        let member = &self.members[i];
         let log = File::options().create(true).append(true).open(&member.log).map_err(|e| e.to_string())?;
         let mut command = Command::new("etcd");
         command.args(&member.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -221,12 +222,12 @@ impl Etcd {
         env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD")).for_each(|(name, _)| {
             command.env_remove(name);
         });
-        member.process = Some(command.spawn().map_err(|e| format!("cannot run etcd: {e}"))?);
+        *member.process() = Some(command.spawn().map_err(|e| format!("cannot run etcd: {e}"))?);
         Ok(())
     }
 
     /// Waits until every member that runs answers a read through the whole cluster.
-    fn wait_healthy(&mut self) -> Result<(), String> {
+    fn wait_healthy(&self) -> Result<(), String> {
         let endpoints = self.running().join(",");
         let log = |member: &Member| fs::read_to_string(&member.log).unwrap_or_default();
         let begun = Instant::now();
@@ -242,12 +243,19 @@ impl Etcd {
         })
     }
 
-    fn has_exited(&mut self, i: usize) -> bool {
-        self.members[i].process.as_mut().is_some_and(|process| process.try_wait().is_ok_and(|status| status.is_some()))
+    fn has_exited(&self, i: usize) -> bool {
+        self.members[i]
+            .process()
+            .as_mut()
+            .is_some_and(|process| process.try_wait().is_ok_and(|status| status.is_some()))
     }
 
     fn running(&self) -> Vec<String> {
-        self.members.iter().filter(|member| member.process.is_some()).map(|member| member.client_url.clone()).collect()
+        self.members
+            .iter()
+            .filter(|member| member.process().is_some())
+            .map(|member| member.client_url.clone())
+            .collect()
     }
 
     fn enable_auth(&self) {
@@ -291,16 +299,23 @@ impl Etcd {
     }
 
     fn signal(&self, i: usize, signal: &str) {
-        let process = self.members[i].process.as_ref().expect("only a running member can be signalled");
-        let status = Command::new("kill").args([signal, &process.id().to_string()]).status();
+        let id = self.members[i].process().as_ref().map(Child::id).expect("only a running member can be signalled");
+        let status = Command::new("kill").args([signal, &id.to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "kill {signal} failed");
+    }
+}
+
+impl Member {
+    /// A test that panicked meanwhile leaves nothing half done here.
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            if let Some(mut process) = member.process.take() {
+        for member in &self.members {
+            if let Some(mut process) = member.process().take() {
                 // It may have ended by itself; then there is nothing to do.
                 let _ = process.kill();
                 let _ = process.wait();

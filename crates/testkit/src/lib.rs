@@ -8,5 +8,6 @@ pub mod raw;
 pub mod server;
 mod wait;
 
+pub use sabakan_client as client;
 pub use server::{Backend, TestServer};
 pub use wait::wait_for;

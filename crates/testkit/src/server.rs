@@ -136,6 +136,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         etcd_prefix: "/sabakan/".into(),
         outside_pool: OutsidePool::Refuse,
         log: LogConfig::default(),
+        request_id_header: "x-cybozu-request-id".parse().expect("a header"),
         without_effect: Vec::new(),
     }
 }

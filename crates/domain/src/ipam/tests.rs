@@ -174,6 +174,10 @@ fn racks_beyond_the_pool_are_refused_unless_allowed() {
     let error = config().node_nics(Rack(341), 3, OutsidePool::Refuse).expect_err("outside");
     assert_eq!(error.to_string(), "rack 341 does not fit node-ipv4-pool: 10.70.0.3 is outside of 10.69.0.0/16");
     assert!(config().node_nics(Rack(341), 3, OutsidePool::Allow).is_ok());
+    // Where leaving is allowed, the lower pool still ends where the higher one begins: 10.69.0.0 + 192 * 1025 is 10.72.0.192.
+    assert!(config().node_nics(Rack(1_024), 3, OutsidePool::Allow).is_ok());
+    let error = config().node_nics(Rack(1_049), 3, OutsidePool::Allow).expect_err("meets the other pool").to_string();
+    assert!(error.starts_with("rack 1049 does not fit node-ipv4-pool") && error.ends_with("at 10.72.17.0"), "{error}");
     let error = config().bmc_nic(Rack(120), 3, OutsidePool::Refuse).expect_err("outside");
     assert_eq!(error.to_string(), "rack 120 does not fit bmc-ipv4-pool: 10.72.32.3 is outside of 10.72.16.0/20");
     for outside in [OutsidePool::Refuse, OutsidePool::Allow] {

@@ -113,6 +113,17 @@ fn refusals() {
     let facts = Facts { ipam: None, indices: &BTreeMap::new(), registered: &HashSet::new() };
     let refusal = plan_registration(&boot, facts, OutsidePool::Refuse, Timestamp::UNIX_EPOCH);
     assert_eq!(refusal.expect_err("no configuration").to_string(), "IPAMConfig is not set");
+    let nothing = plan_registration(&[], facts, OutsidePool::Refuse, Timestamp::UNIX_EPOCH).expect("nothing to refuse");
+    assert!(nothing.machines.is_empty() && nothing.indices.is_empty());
+}
+
+#[test]
+fn racks_that_leave_their_pool_are_told() {
+    let ipam = config();
+    let facts = Facts { ipam: Some(&ipam), indices: &BTreeMap::new(), registered: &HashSet::new() };
+    let request = [new("in", 1, "worker"), new("bmc-out", 130, "worker"), new("both-out", 400, "worker")];
+    let done = plan_registration(&request, facts, OutsidePool::Allow, Timestamp::UNIX_EPOCH).expect("allowed");
+    assert_eq!(done.outside_pool, BTreeSet::from([Rack(130), Rack(400)]));
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub fn describe(config: &ServerConfig) -> String {
         etcd_prefix,
         outside_pool,
         log,
+        request_id_header,
         without_effect,
     } = config;
     let mut lines = Lines::default();
@@ -48,6 +49,9 @@ pub fn describe(config: &ServerConfig) -> String {
     let mut text = serde_saphyr::to_string(&lines).expect("texts serialise");
     if *store == StoreConfig::Embedded {
         text.push_str("# The store is the embedded one, in data-dir.\n");
+    }
+    if request_id_header != sabakan_wire::rest::REQUEST_ID_HEADER {
+        text.push_str(&format!("# Request ids come in the header {request_id_header}.\n"));
     }
     for setting in without_effect {
         text.push_str(&format!("# {setting} has no effect in this version.\n"));

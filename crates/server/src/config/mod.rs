@@ -19,6 +19,7 @@ mod values;
 
 use std::path::PathBuf;
 
+use axum::http::HeaderName;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 
 use crate::logging::{LogConfig, UnknownWord};
@@ -63,6 +64,8 @@ pub struct ServerConfig {
     pub outside_pool: OutsidePool,
     /// How to log.
     pub log: LogConfig,
+    /// The header that carries a request's id from one service of a site to the next.
+    pub request_id_header: HeaderName,
     /// Settings that are understood but do nothing yet, as people wrote them.
     pub without_effect: Vec<String>,
 }
@@ -116,6 +119,7 @@ impl ServerConfig {
             etcd_prefix: etcd::prefix(from),
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             log: log(from),
+            request_id_header: request_id_header(from),
             without_effect: without_effect(from),
         }
     }
@@ -192,6 +196,17 @@ fn log(from: &mut Sources<'_>) -> LogConfig {
             .unwrap_or_default(),
         file: from.check(&file, values::path),
     }
+}
+
+/// Named by a variable, because it is agreed on for a whole site.
+fn request_id_header(from: &mut Sources<'_>) -> HeaderName {
+    const VARIABLE: &str = "REQUEST_ID_HEADER";
+    let default = HeaderName::from_static(sabakan_wire::rest::REQUEST_ID_HEADER);
+    let Some(text) = (from.env)(VARIABLE) else { return default };
+    text.parse().unwrap_or_else(|_| {
+        from.wrong(VARIABLE, format!("{text:?} is not the name of a header"));
+        default
+    })
 }
 
 /// Settings of parts that this version does not have. They are judged all the same, so that they do not surprise anybody on the

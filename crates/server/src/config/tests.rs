@@ -1,3 +1,5 @@
+//! Every rule of the configuration, and that nothing secret is shown.
+
 use std::{fs, path::Path};
 
 use clap::{Args as _, Command, FromArgMatches as _};
@@ -26,9 +28,10 @@ impl Case {
     }
 
     fn load(&self, args: &[&str]) -> Result<ServerConfig, ConfigErrors> {
-        ServerConfig::load(flags(args), &|name| {
-            assert_eq!(name, "SABAKAN_ETCD_PASSWORD", "no other variable is read");
-            self.password_variable.clone()
+        ServerConfig::load(flags(args), &|name| match name {
+            "SABAKAN_ETCD_PASSWORD" => self.password_variable.clone(),
+            "REQUEST_ID_HEADER" => None,
+            other => panic!("{other} is not documented"),
         })
     }
 
@@ -477,4 +480,14 @@ fn the_store_gets_every_setting_of_etcd() {
     assert_eq!((config.connect_timeout.as_secs(), config.max_txn_ops, config.max_request_bytes), (3, 64, 2_097_152));
     let tls = config.tls.expect("given");
     assert_eq!((tls.ca_pem, tls.cert_pem, tls.key_pem), (cert.clone(), Some(cert), Some(key)));
+}
+
+#[test]
+fn the_header_of_request_ids_is_a_header() {
+    let load = |name: &'static str| {
+        ServerConfig::load(flags(&[]), &|variable| (variable == "REQUEST_ID_HEADER").then(|| name.to_owned()))
+    };
+    assert_eq!(load("X-Trace").expect("valid").request_id_header, "x-trace");
+    let error = load("not a header").expect_err("spaces").to_string();
+    assert!(error.contains("REQUEST_ID_HEADER: \"not a header\" is not the name of a header"), "{error}");
 }

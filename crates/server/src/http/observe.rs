@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, header},
     middleware::Next,
     response::Response,
 };
@@ -83,6 +83,9 @@ impl Seen {
     fn log(&self, request_id: &str, response: &Response, begun: Instant) {
         let status = response.status();
         let response_time = begun.elapsed().as_secs_f64();
+        // A list that is made while it is sent has no length yet.
+        let response_size = response.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+        let response_size: i64 = response_size.unwrap_or(-1);
         macro_rules! access {
             ($level:ident) => {
                 tracing::$level!(
@@ -96,15 +99,16 @@ impl Seen {
                     remote_ipaddr = self.peer,
                     http_status_code = status.as_u16(),
                     response_time,
+                    response_size,
                     request_id,
                     // The message of the older service, which people's log filters know.
                     "well: access"
                 )
             };
         }
-        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        if status.is_server_error() {
             access!(error);
-        } else if status.is_client_error() || status.is_server_error() {
+        } else if status.is_client_error() {
             access!(warn);
         } else {
             access!(info);

@@ -1,3 +1,5 @@
+//! What log lines look like.
+
 use std::{error::Error, fs};
 
 use tracing::{Level, debug, error, info, info_span, warn};

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use sabakan_client::Client;
 use sabakan_testkit::{
+    client::Client,
     fixtures::{self, machine},
     process::{Process, run},
     wait_for,

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use sabakan_client::Client;
 use sabakan_testkit::{
+    client::Client,
     process::{Process, run},
     wait_for,
 };

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, process::Output};
 
-use sabakan_client::Client;
 use sabakan_testkit::{
+    client::Client,
     etcd::Etcd,
     fixtures,
     process::{Process, run},
@@ -16,7 +16,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-fn succeed(output: Output) -> String {
+fn succeed(output: &Output) -> String {
     assert!(output.status.success(), "{}{}", shown(&output.stdout), shown(&output.stderr));
     shown(&output.stdout)
 }
@@ -51,7 +51,7 @@ fn data_moves_to_etcd_and_back() {
     client.create_machines(&fixtures::workers(300, 0)).expect("registered");
     let registered = machines(&server);
     server.terminate();
-    succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&path("first")), "--out", text(&path("1.jsonl"))]));
+    succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&path("first")), "--out", text(&path("1.jsonl"))]));
 
     let etcd = Etcd::start();
     let endpoints = etcd.endpoints().join(",");
@@ -59,17 +59,17 @@ fn data_moves_to_etcd_and_back() {
         let unused = path("none");
         run(SABAKAN, ["store", command, "--etcd-endpoints", &endpoints, "--data-dir", text(&unused), flag, file])
     };
-    succeed(on_etcd("import", "--in", text(&path("1.jsonl"))));
+    succeed(&on_etcd("import", "--in", text(&path("1.jsonl"))));
     let again = on_etcd("import", "--in", text(&path("1.jsonl")));
     assert_eq!(again.status.code(), Some(1), "a store with data is not written over");
     let server = Process::start(SABAKAN, &path("second"), ["--etcd-endpoints", &endpoints]);
     assert_eq!(machines(&server), registered);
     server.terminate();
-    succeed(on_etcd("export", "--out", text(&path("2.jsonl"))));
+    succeed(&on_etcd("export", "--out", text(&path("2.jsonl"))));
     assert_eq!(lines(&path("2.jsonl")), lines(&path("1.jsonl")));
 
-    succeed(run(SABAKAN, ["store", "import", "--data-dir", text(&path("third")), "--in", text(&path("2.jsonl"))]));
-    let report = succeed(run(SABAKAN, ["store", "check", "--data-dir", text(&path("third"))]));
+    succeed(&run(SABAKAN, ["store", "import", "--data-dir", text(&path("third")), "--in", text(&path("2.jsonl"))]));
+    let report = succeed(&run(SABAKAN, ["store", "check", "--data-dir", text(&path("third"))]));
     assert!(report.contains("300 machines read") && report.contains("no problem found"), "{report}");
     let server = Process::start(SABAKAN, &path("third"), no_flags);
     assert_eq!(machines(&server), registered);
@@ -83,7 +83,7 @@ fn a_file_that_was_cut_or_edited_is_refused_and_nothing_is_imported() {
     let server = Process::start(SABAKAN, &path("first"), no_flags);
     Client::new(&server.url()).expect("a URL").put_ipam(&fixtures::ipam()).expect("ipam");
     server.terminate();
-    let export = succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&path("first"))]));
+    let export = succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&path("first"))]));
     let cut = &export[..export.len() - 30];
     let edited = export.replacen("10.69.0.0", "10.70.0.0", 1);
     assert_ne!(edited, export);
@@ -94,9 +94,34 @@ fn a_file_that_was_cut_or_edited_is_refused_and_nothing_is_imported() {
         let failed = run(SABAKAN, ["store", "import", "--data-dir", text(&data), "--in", text(&file)]);
         assert_eq!(failed.status.code(), Some(1), "{name}");
         assert!(shown(&failed.stderr).starts_with("Error: "), "{name}: {}", shown(&failed.stderr));
-        let left = succeed(run(SABAKAN, ["store", "export", "--data-dir", text(&data)]));
+        let left = succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data)]));
         assert_eq!(left.lines().count(), 2, "{name}: nothing between the header and the end: {left}");
     }
+}
+
+#[test]
+fn an_export_that_fails_leaves_the_older_one_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("backup.jsonl");
+    fs::write(&file, "yesterday's").expect("written");
+    let nowhere = dir.path().join("mistyped");
+    for command in ["export", "check"] {
+        let mut args = vec!["store", command, "--data-dir", text(&nowhere)];
+        args.extend(["--out", text(&file)].into_iter().filter(|_| command == "export"));
+        let failed = run(SABAKAN, args);
+        assert_eq!(failed.status.code(), Some(1), "{command}");
+        assert!(shown(&failed.stderr).contains("there is no store at"), "{}", shown(&failed.stderr));
+    }
+    assert!(!nowhere.exists(), "nothing is made where nothing was");
+    assert_eq!(fs::read_to_string(&file).expect("still there"), "yesterday's");
+    // A good one replaces it, for its owner's eyes only.
+    let no_flags: [&str; 0] = [];
+    let data = dir.path().join("data");
+    Process::start(SABAKAN, &data, no_flags).terminate();
+    succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data), "--out", text(&file)]));
+    assert!(fs::read_to_string(&file).expect("written").starts_with("{\"format\""));
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

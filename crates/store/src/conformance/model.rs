@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::support::{get, list_at, soon, try_commit, watch};
 use crate::{Compare, Event, KeyValue, Op, Revision, Store, TxnOutcome};
 
-/// Does `steps` random things with the store and compares every answer with the model. The same seed does the same things; it
-/// is part of every failure's text.
+/// Does `steps` random things with the store under `prefix`, which must be empty, and compares every answer with the model. The
+/// same seed does the same things; it is part of every failure's text.
 pub async fn random_operations(store: Arc<dyn Store>, prefix: &str, seed: u64, steps: usize) {
     let mut run = Run { store, prefix: prefix.to_owned(), seed, random: Random(seed), history: Vec::new() };
     run.history.push(Moment { at: super::support::latest(&*run.store).await, ..Moment::default() });

@@ -12,12 +12,13 @@ use super::support::{commit, commit_when, get, latest, list_at, names, put, soon
 use crate::{Compare, Op, Range, Revision, Store, StoreError, TxnOutcome};
 
 /// Names around every edge of the prefix `a/`, in byte order.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "A/x",
     "a",
     "a!",
     "a.",
     "a/",
+    "a/\0",
     "a/ with spaces",
     "a/0",
     "a/b/c",
@@ -30,7 +31,7 @@ const NAMES: [&str; 14] = [
 ];
 
 /// Those that start with `a/`.
-const INSIDE: std::ops::Range<usize> = 4..12;
+const INSIDE: std::ops::Range<usize> = 4..13;
 
 async fn put_names(store: &dyn Store, prefix: &str) {
     commit(store, NAMES.iter().rev().map(|name| Op::put(format!("{prefix}{name}"), *name)).collect()).await;
@@ -45,9 +46,11 @@ pub(super) async fn a_prefix_is_exact_and_sorted_by_bytes(store: Arc<dyn Store>,
         assert_eq!(found, expected, "{part:?}");
     };
     check("a/", &NAMES[INSIDE]).await;
-    check("a", &NAMES[1..13]).await;
-    check("a/\u{10FFFF}", &NAMES[10..12]).await;
-    check("a/\u{D7FF}", &NAMES[9..10]).await;
+    let paged = list_at(&*store, &format!("{prefix}a/"), None, 1).await;
+    assert_eq!(paged, list_at(&*store, &format!("{prefix}a/"), None, 1000).await, "page by page");
+    check("a", &NAMES[1..14]).await;
+    check("a/\u{10FFFF}", &NAMES[11..13]).await;
+    check("a/\u{D7FF}", &NAMES[10..11]).await;
     check("b/", &[]).await;
     check("c", &[]).await;
 }

@@ -53,6 +53,7 @@ struct BmcRecord<'a> {
 struct StatusRecord {
     timestamp: Timestamp,
     /// Always 0: computed when read.
+    #[serde(serialize_with = "zero")]
     duration: f64,
     state: HealthState,
 }
@@ -79,6 +80,11 @@ struct NicRecord {
     netmask: Ipv4Addr,
     maskbits: u8,
     gateway: Ipv4Addr,
+}
+
+/// Writes a number without a fraction, as other programs on this schema do.
+fn zero<S: serde::Serializer>(_: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(0)
 }
 
 impl From<&Nic> for NicRecord {
@@ -191,7 +197,7 @@ mod tests {
         r#"{"spec":{"serial":"w2","labels":null,"rack":1,"index-in-rack":4,"role":"worker","#,
         r#""ipv4":["10.69.0.196","10.69.1.4"],"ipv6":null,"register-date":"2026-11-15T19:36:21.214789506Z","#,
         r#""retire-date":"2030-01-02T03:04:05+09:00","bmc":{"ipv4":"10.72.17.36","ipv6":"","type":"iDRAC-9"}},"#,
-        r#""status":{"timestamp":"2026-11-15T19:36:21.214790467Z","duration":0.0,"state":"uninitialized"},"#,
+        r#""status":{"timestamp":"2026-11-15T19:36:21.214790467Z","duration":0,"state":"uninitialized"},"#,
         r#""info":{"network":{"ipv4":[{"address":"10.69.0.196","netmask":"255.255.255.192","maskbits":26,"#,
         r#""gateway":"10.69.0.193"},{"address":"10.69.1.4","netmask":"255.255.255.192","maskbits":26,"#,
         r#""gateway":"10.69.1.1"}]},"bmc":{"ipv4":{"address":"10.72.17.36","netmask":"255.255.240.0","maskbits":20,"#,

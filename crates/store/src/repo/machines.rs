@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use sabakan_domain::{
     ipam::{IpamConfig, OutsidePool},
     lifecycle::{self, NotRetired},
-    machine::{Machine, NewMachine, Rack},
-    registration::{Facts, RegistrationRefusal, plan_registration, release_index},
+    machine::{NewMachine, Rack},
+    registration::{Facts, Registration, RegistrationRefusal, plan_registration, release_index},
     words::Serial,
 };
 
@@ -26,7 +26,7 @@ pub async fn register(
     new: &[NewMachine],
     outside: OutsidePool,
     now: Timestamp,
-) -> Result<Vec<Machine>, ChangeError<RegistrationRefusal>> {
+) -> Result<Registration, ChangeError<RegistrationRefusal>> {
     let racks: Vec<Rack> = new.iter().map(|m| m.rack).collect::<BTreeSet<_>>().into_iter().collect();
     let plan = || async {
         let facts = read_facts(store, keys, new, &racks).await?;
@@ -46,7 +46,7 @@ pub async fn register(
         for (rack, indices) in &registration.indices {
             txn.then.push(Op::put(keys.node_indices(*rack), records::encode(indices)));
         }
-        Ok((txn, registration.machines))
+        Ok((txn, registration))
     };
     change(store, plan).await
 }

@@ -12,10 +12,13 @@ pub(super) type Slot = u32;
 /// Entries of one chunk. A change copies at most this many; a list of 100,000 entries has about 400 chunks.
 const CHUNK: usize = 512;
 
+/// A run of entries, shared until one of its owners changes it.
+type Chunk<K> = Arc<Vec<(K, Slot)>>;
+
 #[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// No chunk is empty; entries ascend within and across chunks.
-    chunks: Arc<Vec<Arc<Vec<(K, Slot)>>>>,
+    chunks: Arc<Vec<Chunk<K>>>,
 }
 
 impl<K> Default for Index<K> {
@@ -73,9 +76,8 @@ impl<K: Ord + Clone> Index<K> {
     /// How many slots are under a key, found without visiting them.
     pub(super) fn count(&self, key: &K) -> usize {
         let start = self.chunks.partition_point(|chunk| chunk.last().is_some_and(|(k, _)| k < key));
-        let of_key = |chunk: &Arc<Vec<(K, Slot)>>| {
-            chunk.partition_point(|(k, _)| k <= key) - chunk.partition_point(|(k, _)| k < key)
-        };
+        let of_key =
+            |chunk: &Chunk<K>| chunk.partition_point(|(k, _)| k <= key) - chunk.partition_point(|(k, _)| k < key);
         let touched = self.chunks[start..].iter().take_while(|chunk| chunk.first().is_some_and(|(k, _)| k <= key));
         touched.map(of_key).sum()
     }

@@ -138,14 +138,16 @@ impl Follower {
 
 fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
     let decoded = match keys.recognise(&kv.key) {
-        Some(Known::Machine(_)) => records::decode_machine(kv).map(|machine| snapshot.put_machine(Arc::new(machine))),
+        Some(Known::Machine(_)) => records::decode_machine(kv).map(|machine| snapshot.put_machine(machine)),
         Some(Known::Ipam) => records::decode::<IpamRecord, _>(kv).map(|config| snapshot.ipam = Some(Arc::new(config))),
         Some(Known::Dhcp) => records::decode::<DhcpRecord, _>(kv).map(|config| snapshot.dhcp = Some(Arc::new(config))),
         None => Ok(()),
     };
     if let Err(error) = decoded {
-        // One damaged record must not take the other machines away. `sabakan store check` lists them all.
+        // One damaged record must not take the other machines away, and what it replaced is no longer true. A view that loads
+        // it later comes to the same. `sabakan store check` lists them all.
         tracing::error!(error = %error, "a stored record cannot be read and is left out");
+        apply_delete(snapshot, keys, &kv.key);
     }
 }
 
@@ -164,19 +166,20 @@ async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
     let mut at = None;
     for prefix in [keys.machines(), keys.ipam(), keys.dhcp()] {
         let mut range = Range { at, ..Range::first(prefix) };
+        let mut page = store.list(range.clone()).await?;
         loop {
-            let page = store.list(range.clone()).await?;
             at = Some(page.revision);
             snapshot.revision = page.revision;
-            for kv in &page.items {
-                apply_put(&mut snapshot, keys, kv);
-            }
-            // Decoding a page takes milliseconds of computing; let other tasks of this thread go on.
-            tokio::task::yield_now().await;
-            match page.items.last() {
-                Some(last) if page.more => range = Range { at, after: Some(last.key.clone()), ..range },
-                _ => break,
-            }
+            let last = page.items.last().filter(|_| page.more).map(|kv| kv.key.clone());
+            let decode = async { page.items.iter().for_each(|kv| apply_put(&mut snapshot, keys, kv)) };
+            let Some(last) = last else {
+                decode.await;
+                break;
+            };
+            // The next page is on its way while this one is decoded: a start with many machines takes the longer of the two.
+            range = Range { at, after: Some(last), ..range };
+            let (next, ()) = tokio::join!(biased; store.list(range.clone()), decode);
+            page = next?;
         }
     }
     Ok(snapshot)

@@ -106,17 +106,13 @@ impl Snapshot {
         (best.count <= self.table.used / 2).then(|| (best.slots)())
     }
 
-    pub(super) fn put_machine(&mut self, machine: Arc<Machine>) {
-        match self.slot_of(machine.serial.as_str()) {
-            Some(slot) => {
-                let before = self.table.replace(slot, Some(Arc::clone(&machine)));
-                self.reindex(before.as_deref(), Some(&machine), slot);
-            }
-            None => {
-                let slot = self.table.add(Arc::clone(&machine));
-                self.reindex(None, Some(&machine), slot);
-            }
-        }
+    pub(super) fn put_machine(&mut self, machine: Machine) {
+        let machine = Arc::new(machine);
+        let (slot, before) = match self.slot_of(machine.serial.as_str()) {
+            Some(slot) => (slot, self.table.replace(slot, Some(Arc::clone(&machine)))),
+            None => (self.table.add(Arc::clone(&machine)), None),
+        };
+        self.reindex(before.as_deref(), Some(&machine), slot);
     }
 
     pub(super) fn remove_machine(&mut self, serial: &str) {
@@ -185,10 +181,13 @@ fn moved<K: Ord + Clone>(
     }
 }
 
+/// Some machines, shared until one of its owners changes one.
+type Part = Arc<Vec<Option<Arc<Machine>>>>;
+
 /// Machines by slot. Slots of removed machines are used again.
 #[derive(Debug, Clone, Default)]
 struct Table {
-    parts: Arc<Vec<Arc<Vec<Option<Arc<Machine>>>>>>,
+    parts: Arc<Vec<Part>>,
     free: Arc<Vec<Slot>>,
     used: usize,
 }

@@ -230,7 +230,7 @@ fn bodies_that_are_too_large(backend: Backend) {
         .write_all(
             b"PUT /api/v1/config/ipam HTTP/1.1\r\nhost: t\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
         )
-        .unwrap();
+        .expect("sent");
     for _ in 0..20 {
         let chunk = format!("{:x}\r\n{}\r\n", 8_192, " ".repeat(8_192));
         if stream.write_all(chunk.as_bytes()).is_err() {

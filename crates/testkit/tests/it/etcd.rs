@@ -125,7 +125,7 @@ async fn tls_with_client_certificates() {
 #[tokio::test(flavor = "multi_thread")]
 async fn user_and_password() {
     let user = ("sabakan".to_owned(), "hunter2".to_owned());
-    let mut etcd = Etcd::start_with(&EtcdOptions { auth: Some(user), ..EtcdOptions::default() });
+    let etcd = Etcd::start_with(&EtcdOptions { auth: Some(user), ..EtcdOptions::default() });
 
     let mut wrong = etcd.config("/sabakan/");
     wrong.password = Some("Password1".into());
@@ -210,7 +210,7 @@ async fn write_keys(store: &EtcdStore, writer: usize, count: usize, done: &Atomi
 async fn the_leader_is_killed_while_writing() {
     const WRITERS: usize = 16;
     const KEYS: usize = 60;
-    let mut etcd = Etcd::start_with(&EtcdOptions { members: 3, ..EtcdOptions::default() });
+    let etcd = Etcd::start_with(&EtcdOptions { members: 3, ..EtcdOptions::default() });
     let leader = etcd.leader();
     let mut config = etcd.config("/sabakan/");
     // Everybody talks to the leader first.
@@ -300,7 +300,7 @@ async fn a_member_that_stops_answering_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_majority_says_so_and_recovers() {
-    let mut etcd = Etcd::start_with(&EtcdOptions { members: 3, ..EtcdOptions::default() });
+    let etcd = Etcd::start_with(&EtcdOptions { members: 3, ..EtcdOptions::default() });
     let survivor = (etcd.leader() + 1) % 3;
     let mut config = etcd.config("/sabakan/");
     config.endpoints.rotate_left(survivor);
@@ -524,6 +524,22 @@ async fn answers_larger_than_a_message_come_in_parts() {
     // One revision of many events, larger than a fragment with its keys alone, arrives whole.
     let _ = store.commit(Txn { when: vec![], then: vec![Op::DeletePrefix("/sabakan/images/".into())] }).await.unwrap();
     assert_eq!(next(&mut watch).await.unwrap().events.len(), COUNT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn raised_limits_hold_for_writing_and_watching() {
+    const BYTES: u32 = 64 * 1024 * 1024;
+    let etcd = Etcd::start_with(&EtcdOptions { max_request_bytes: Some(BYTES), ..EtcdOptions::default() });
+    let mut config = etcd.config("/sabakan/");
+    config.max_request_bytes = usize::try_from(BYTES).unwrap();
+    // A debug build and a busy disk take their time for this much.
+    config.request_timeout = SOON;
+    let store = connect(config).await;
+    let large = (0..50).map(|i| Op::put(format!("/sabakan/images/{i:02}"), vec![i; 1024 * 1024]));
+    let _ = store.commit(Txn { when: vec![], then: large.collect() }).await.unwrap();
+    let mut watch = store.watch("/sabakan/".into(), Revision::NONE).await.unwrap();
+    assert_eq!(next(&mut watch).await.unwrap().events.len(), 50);
+    assert_eq!(list(&store, "/sabakan/").await.len(), 50);
 }
 
 #[tokio::test(flavor = "multi_thread")]

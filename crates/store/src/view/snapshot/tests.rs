@@ -69,7 +69,7 @@ proptest! {
         for (put, serial, rack, role, state, label) in steps {
             let machine = machine(serial, rack, role, state, label);
             if put {
-                snapshot.put_machine(Arc::new(machine.clone()));
+                snapshot.put_machine(machine.clone());
                 model.insert(machine.serial.clone(), machine);
             } else {
                 snapshot.remove_machine(machine.serial.as_str());
@@ -90,13 +90,13 @@ proptest! {
 fn a_snapshot_does_not_change_under_its_reader() {
     let mut snapshot = Snapshot::default();
     for serial in 0..200 {
-        snapshot.put_machine(Arc::new(machine(serial, 0, 0, 0, 0)));
+        snapshot.put_machine(machine(serial, 0, 0, 0, 0));
     }
     let kept = snapshot.clone();
     for serial in 0..100 {
         snapshot.remove_machine(&format!("s{serial}"));
     }
-    snapshot.put_machine(Arc::new(machine(201, 3, 1, 1, 1)));
+    snapshot.put_machine(machine(201, 3, 1, 1, 1));
     assert_eq!((kept.machine_count(), snapshot.machine_count()), (200, 101));
     assert_eq!(kept.search(&Query::default()).len(), 200);
     assert!(kept.find_machine("s201").is_none() && snapshot.find_machine("s201").is_some());
@@ -106,7 +106,7 @@ fn a_snapshot_does_not_change_under_its_reader() {
 fn a_search_by_serials_keeps_their_order_and_repetitions() {
     let mut snapshot = Snapshot::default();
     for serial in 1..4 {
-        snapshot.put_machine(Arc::new(machine(serial, 0, 0, 0, 0)));
+        snapshot.put_machine(machine(serial, 0, 0, 0, 0));
     }
     let serials = ["s3", "s1", "nobody", "s3"].map(str::to_owned).to_vec();
     let query = Query { having: Criteria { serials: Some(serials), ..Criteria::default() }, ..Query::default() };
@@ -117,7 +117,7 @@ fn a_search_by_serials_keeps_their_order_and_repetitions() {
 #[test]
 fn addresses_of_machines_and_controllers_are_found() {
     let mut snapshot = Snapshot::default();
-    snapshot.put_machine(Arc::new(machine(7, 2, 0, 0, 0)));
+    snapshot.put_machine(machine(7, 2, 0, 0, 0));
     for (address, expected) in [("10.0.2.7", true), ("10.1.2.7", true), ("10.2.2.7", true), ("10.3.2.7", false)] {
         assert_eq!(snapshot.find_by_address(address.parse().expect(address)).is_some(), expected, "{address}");
     }

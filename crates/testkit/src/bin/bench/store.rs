@@ -84,7 +84,7 @@ async fn commits(store: &Arc<EmbeddedStore>, writers: usize) -> anyhow::Result<f
 }
 
 async fn writer(store: Arc<EmbeddedStore>, number: usize, begun: Instant) -> anyhow::Result<u32> {
-    let key = format!("/bench/{number}/{:?}", begun);
+    let key = format!("/bench/{number}/{begun:?}");
     let value = bytes::Bytes::from(vec![b'x'; VALUE_BYTES]);
     let (mut at, mut done) = (Revision::NONE, 0);
     while begun.elapsed() < SPAN {
