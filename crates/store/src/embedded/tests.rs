@@ -1,4 +1,4 @@
-//! What can only be shown from inside: a disk that is full at the wrong moment.
+//! What can only be shown from inside: how the file is written, and a disk that is full at the wrong moment.
 
 use std::sync::Arc;
 
@@ -7,6 +7,16 @@ use crate::{Op, Revision, Store, StoreError, Txn, TxnOutcome};
 
 fn put(key: &str, size: usize) -> Txn {
     Txn { when: Vec::new(), then: vec![Op::put(key, vec![7; size])] }
+}
+
+/// Killing a process cannot show this, only a power failure could.
+#[test]
+fn every_commit_is_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open::open(&directory.path().join("sabakan.db")).unwrap();
+    let synchronous: i64 = opened.db.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+    let journal: String = opened.db.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!((synchronous, journal.as_str()), (2, "wal"), "2 is FULL");
 }
 
 #[tokio::test]

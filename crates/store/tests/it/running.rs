@@ -48,6 +48,23 @@ async fn a_transaction_that_changes_nothing_takes_no_revision() {
     assert_eq!(put(&*store, "/key", "2").await, at.next());
 }
 
+#[tokio::test]
+async fn a_group_that_fails_is_undone_and_the_writer_goes_on() {
+    let directory = directory();
+    let path = file(&directory);
+    let store = open(&path);
+    let at = put(&*store, "/key", "1").await;
+    let trigger =
+        "CREATE TRIGGER poison BEFORE INSERT ON entry WHEN NEW.key = '/poison' BEGIN SELECT RAISE(ABORT, 'no'); END";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(trigger).unwrap();
+    let then = vec![Op::put("/key", "2"), Op::put("/poison", "x")];
+    let outcome = store.commit(Txn { when: vec![], then }).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    assert_eq!(get(&*store, "/key").await.as_deref(), Some("1"));
+    assert_eq!(put(&*store, "/key", "3").await, at.next());
+    assert_eq!(get(&*store, "/key").await.as_deref(), Some("3"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_watcher_reads_what_memory_has_forgotten_from_the_file() {
     const WRITES: usize = 60;
@@ -109,11 +126,16 @@ async fn compaction_overtakes_a_watcher_that_needs_the_file() {
     }
     // After reopening nothing is in memory.
     let store = open(&path);
-    let mut behind = store.watch("/".to_owned(), Revision(3)).await.unwrap();
+    let mut behind = Vec::new();
+    for from in [3, 5] {
+        behind.push((from, store.watch("/".to_owned(), Revision(from)).await.unwrap()));
+    }
     store.compact(Revision(5)).await.unwrap();
-    match behind.next().await.unwrap_err() {
-        StoreError::Compacted { requested, compacted } => assert_eq!((requested.0, compacted.0), (3, 5)),
-        other => panic!("{other}"),
+    for (from, mut watch) in behind {
+        match watch.next().await.unwrap_err() {
+            StoreError::Compacted { requested, compacted } => assert_eq!((requested.0, compacted.0), (from, 5)),
+            other => panic!("{other}"),
+        }
     }
     let mut ahead = store.watch("/".to_owned(), Revision(6)).await.unwrap();
     assert_eq!(ahead.next().await.unwrap().events.len(), 5);
