@@ -1,5 +1,5 @@
 //! Tests of the embedded backend and of moving data, through the public interface.
-#![allow(clippy::unwrap_used, reason = "the helpers are tests too, clippy only exempts the test functions themselves")]
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too; clippy exempts only the test functions")]
 
 mod conformance;
 mod crash;

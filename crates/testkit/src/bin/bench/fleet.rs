@@ -49,10 +49,10 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
     let client = Client::new(&process.url())?;
     let after_start = resident(&process)?;
 
-    let list = median(timed(5, || find(&client, &[("labels", "tenth=yes")], MACHINES / 10))?);
-    let rack = timed(500, || find(&client, &[("rack", "1777")], 28))?;
-    let label = timed(500, || find(&client, &[("labels", "asset=a050000")], 1))?;
-    let all = median(timed(3, || find(&client, &[], MACHINES))?);
+    let list = median(timed(&client, 5, &[("labels", "tenth=yes")], MACHINES / 10)?);
+    let rack = timed(&client, 500, &[("rack", "1777")], 28)?;
+    let label = timed(&client, 500, &[("labels", "asset=a050000")], 1)?;
+    let all = median(timed(&client, 3, &[], MACHINES)?);
     let start = median(starts);
     let memory_max = 40.0 + MACHINES as f64 * 2.0 / 1024.0;
     let per_machine = file as f64 / MACHINES as f64 / 1024.0;
@@ -92,19 +92,16 @@ fn fleet() -> Vec<sabakan_wire::rest::MachineInput> {
     machines
 }
 
-fn find(client: &Client, filters: &[(&str, &str)], expected: usize) -> anyhow::Result<()> {
+/// Seconds of `times` searches, each of which must find as many machines as expected.
+fn timed(client: &Client, times: usize, filters: &[(&str, &str)], expected: usize) -> anyhow::Result<Vec<f64>> {
     let params: QueryParams = filters.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    let body = client.list_machines_text(&params)?;
-    let found = body.matches("\"spec\":{").count();
-    ensure!(found == expected, "{found} machines instead of {expected} for {filters:?}");
-    Ok(())
-}
-
-fn timed(times: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
     let one = |_| {
         let begun = Instant::now();
-        work()?;
-        Ok(begun.elapsed().as_secs_f64())
+        let body = client.list_machines_text(&params)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let found = body.matches("\"spec\":{").count();
+        ensure!(found == expected, "{found} machines instead of {expected} for {filters:?}");
+        Ok(seconds)
     };
     (0..times).map(one).collect()
 }
