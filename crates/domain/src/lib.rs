@@ -6,7 +6,9 @@
 #![warn(missing_docs)]
 
 pub mod access;
+pub mod audit;
 pub mod consistency;
+pub mod crypt;
 pub mod dhcp;
 pub mod ipam;
 pub mod lifecycle;

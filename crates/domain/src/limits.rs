@@ -17,3 +17,9 @@ pub const IP_PER_NODE_MAX: u32 = 64;
 
 /// Most DNS servers in one DHCP answer: option 6 holds 63 addresses.
 pub const DNS_SERVERS_MAX: usize = 63;
+
+/// Longest name of a disk in bytes: one segment of a URL and of a key.
+pub const DISK_PATH_BYTES_MAX: usize = 255;
+
+/// Longest disk key in bytes. The shares in use have 64; the limit is that of the API.
+pub const DISK_KEY_BYTES_MAX: usize = 4096;

@@ -51,6 +51,23 @@ impl Labels {
         self.0.iter().find(|(n, _)| n.as_str() == name).map(|(_, v)| v)
     }
 
+    /// The same labels with one set.
+    pub fn with(&self, name: LabelName, value: LabelValue) -> Result<Labels, LabelsError> {
+        let mut labels: Vec<_> = self.0.iter().filter(|(n, _)| *n != name).cloned().collect();
+        labels.push((name, value));
+        labels.sort_unstable();
+        if labels.len() > limits::LABELS_MAX {
+            return Err(LabelsError::TooMany(labels.len()));
+        }
+        Ok(Labels(labels.into()))
+    }
+
+    /// The same labels without one; `None`: it is not there.
+    pub fn without(&self, name: &LabelName) -> Option<Labels> {
+        self.find(name.as_str())?;
+        Some(Labels(self.0.iter().filter(|(n, _)| n != name).cloned().collect()))
+    }
+
     /// Names and values, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&LabelName, &LabelValue)> {
         self.0.iter().map(|(n, v)| (n, v))
@@ -275,6 +292,14 @@ mod tests {
         assert_eq!(pairs, [("a", "1"), ("b", "3")]);
         assert_eq!(labels.find("b").map(LabelValue::as_str), Some("3"));
         assert_eq!(labels.find("c"), None);
+        let name = |text: &str| LabelName::new(text).expect("a name");
+        let more = labels.with(name("aa"), LabelValue::new("").expect("a value")).expect("few");
+        assert_eq!(more, Labels::new([("a", "1"), ("aa", ""), ("b", "3")]).expect("valid"));
+        assert_eq!(more.without(&name("aa")), Some(labels.clone()));
+        assert_eq!(labels.without(&name("c")), None);
+        let full = Labels::new((0..256).map(|n| (format!("n{n}"), "v"))).expect("as many as allowed");
+        assert!(full.with(name("n7"), LabelValue::new("w").expect("a value")).is_ok(), "replacing is not adding");
+        assert!(full.with(name("one-more"), LabelValue::new("w").expect("a value")).is_err());
     }
 
     #[test]

@@ -4,11 +4,16 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use sabakan_domain::{
+    audit::Actor,
     ipam::{IpamConfig, IpamInput, PoolInput},
     machine::{NewMachine, NewMachineInput},
 };
 use sabakan_service::{Clock as _, SystemClock};
-use sabakan_store::{embedded::EmbeddedStore, keys::Keys, repo};
+use sabakan_store::{
+    embedded::EmbeddedStore,
+    keys::Keys,
+    repo::{self, audit::By},
+};
 
 use crate::{
     cli,
@@ -52,10 +57,11 @@ fn take_free_ports(config: &mut ServerConfig) -> anyhow::Result<()> {
 /// Puts the demo's data straight into the store, before a server opens it.
 async fn fill(config: &ServerConfig) -> anyhow::Result<()> {
     let store = EmbeddedStore::open(&config.data_dir.join(STORE_FILE))?;
-    let keys = Keys::new(&config.etcd_prefix);
+    let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+    let by = By { actor: Actor::internal("demo"), host: run::host_name(), now: SystemClock.now() };
     repo::schema::prepare(&store, &keys).await?;
-    repo::config::put_ipam(&store, &keys, &ipam()?).await?;
-    repo::machines::register(&store, &keys, &racks()?, config.outside_pool, SystemClock.now()).await?;
+    repo::config::put_ipam(&store, &keys, &by, &ipam()?).await?;
+    repo::machines::register(&store, &keys, &by, &racks()?, config.outside_pool).await?;
     store.shutdown().await;
     Ok(())
 }

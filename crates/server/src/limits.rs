@@ -11,6 +11,9 @@ pub const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How often the files of the certificate are looked at. A new one is wanted days before the old one ends; SIGHUP is for the impatient.
+pub const CERTIFICATE_LOOK_EVERY: Duration = Duration::from_secs(5);
+
 /// How long a client may pause while sending a body. Not the whole body: slow links are fine, silence is not.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -28,6 +31,9 @@ pub const MACHINES_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Longest request id taken over from a caller. Longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Longest name a caller may give itself. Longer ones count as none.
+pub const USER_BYTES_MAX: usize = 255;
 
 /// Machines serialised at once while a list is sent: about 100 KB.
 pub const MACHINES_PER_CHUNK: usize = 64;

@@ -35,7 +35,8 @@ pub fn check(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     }
     let report = run::block_on(async {
         let store = run::open_store(config).await?;
-        let report = consistency::check(&*store.store(), &Keys::new(&config.etcd_prefix)).await?;
+        let report =
+            consistency::check(&*store.store(), &Keys::new(&config.etcd_prefix, &config.states_prefix)).await?;
         close(store).await;
         Ok(report)
     })?;
@@ -122,7 +123,7 @@ fn show(progress: Progress) {
 
 /// Everything this installation stores.
 fn prefixes(config: &ServerConfig) -> Vec<String> {
-    vec![config.etcd_prefix.clone()]
+    vec![config.etcd_prefix.clone(), config.states_prefix.clone()]
 }
 
 async fn close(store: OpenStore) {

@@ -10,7 +10,8 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
-use sabakan_service::{Clock, Foundation, tasks::compactor};
+use sabakan_domain::access::Policy;
+use sabakan_service::{Clock, Foundation, Tokens, seal::KeyRing, tasks::compactor};
 use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys};
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -67,15 +68,25 @@ impl Server {
             tracing::warn!(flag, "has no effect in this version");
         }
         let store = open_store(config).await?;
-        let keys = Keys::new(&config.etcd_prefix);
-        let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool).await?;
+        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        let ring = Arc::new(KeyRing::open_or_create(&config.key_file, clock.now())?);
+        let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool, host_name()).await?;
+        let foundation = Arc::new(foundation);
+        if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
+            anyhow::bail!(
+                "--require-token needs an admin token, or nobody could change anything; start without it, run \
+                 `sabactl tokens create --role admin NAME` from an allowed address, and start again"
+            );
+        }
         let machines = foundation.view.latest_known().machine_count();
-        let app = rest::App::new(foundation, config.allow_ips.clone());
+        let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
+        let app = rest::App::new(foundation, ring, policy);
         let router = layers(rest::router(app), config);
 
         let plain = bind(&config.http, "http").await?;
         let secure = bind(&config.https, "https").await?;
         let tls = if secure.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
+        let (tls, certificate) = tls.unzip();
         let addresses =
             |sockets: &[TcpListener]| sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
         let mut server = Server {
@@ -93,6 +104,10 @@ impl Server {
             let serving =
                 http::serve(Listener { socket, tls }, router.clone(), connections, tracker, server.stop.clone());
             server.tracker.spawn(serving);
+        }
+        if let Some(certificate) = certificate {
+            let watching = http::watch_files(certificate, limits::CERTIFICATE_LOOK_EVERY, server.stop.clone());
+            server.tracker.spawn(watching);
         }
         if let OpenStore::Embedded(store) = &server.store {
             let store = Arc::clone(store) as Arc<dyn Store>;
@@ -181,6 +196,11 @@ async fn bind(addresses: &[ListenAddress], what: &str) -> anyhow::Result<Vec<Tcp
 /// Whether an address can be listened on now.
 pub(crate) fn is_free(address: &ListenAddress) -> bool {
     StdListener::bind(&address.socket_addrs()[..]).is_ok()
+}
+
+/// The name of this machine, for the audit log.
+pub(crate) fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// Waits for the signal to stop.

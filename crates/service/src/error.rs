@@ -2,8 +2,15 @@
 
 use std::{error::Error, fmt::Write as _};
 
-use sabakan_domain::{lifecycle::NotRetired, registration::RegistrationRefusal};
+use sabakan_domain::{
+    crypt::KeyRefusal,
+    lifecycle::{NotRetired, TransitionRefusal},
+    machine::LabelsError,
+    registration::RegistrationRefusal,
+};
 use sabakan_store::{StoreError, repo::ChangeError, repo::config::MachinesExist};
+
+use crate::{seal::SealError, token::NoRandomness};
 
 /// Why a use case did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +24,12 @@ pub enum ServiceError {
     /// A rule forbids it in the present state.
     #[error("{0}")]
     Refused(String),
+    /// A machine with disk keys cannot become retired.
+    #[error("encryption key exists")]
+    KeysExist,
+    /// The caller may not do this.
+    #[error("{0}")]
+    Forbidden(String),
     /// It collides with what is there.
     #[error("{0}")]
     Conflict(String),
@@ -32,6 +45,12 @@ pub enum ServiceError {
     /// The store took the change but never answered.
     #[error("the store did not answer in time, the change may or may not have been made; look before trying again")]
     OutcomeUnknown(#[source] StoreError),
+    /// A disk key cannot be sealed or opened.
+    #[error("the disk key cannot be sealed or opened")]
+    Sealing(#[from] SealError),
+    /// A token cannot be made.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
     /// A defect, or damaged data.
     #[error("internal error")]
     Internal(#[source] StoreError),
@@ -65,6 +84,30 @@ impl Refusal for MachinesExist {
 impl Refusal for NotRetired {
     fn kind(self) -> ServiceError {
         ServiceError::Refused(self.to_string())
+    }
+}
+
+impl Refusal for TransitionRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            TransitionRefusal::NoEdge { .. } => ServiceError::Refused(self.to_string()),
+            TransitionRefusal::KeysExist => ServiceError::KeysExist,
+        }
+    }
+}
+
+impl Refusal for KeyRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            KeyRefusal::Leaving { .. } | KeyRefusal::NotRetiring { .. } => ServiceError::Refused(self.to_string()),
+            KeyRefusal::Exists(_) => ServiceError::Conflict(self.to_string()),
+        }
+    }
+}
+
+impl Refusal for LabelsError {
+    fn kind(self) -> ServiceError {
+        ServiceError::Invalid(self.to_string())
     }
 }
 

@@ -1,25 +1,36 @@
 //! Use cases of sabakan: gather facts, ask a rule of `sabakan-domain`, hand the change to a repository of `sabakan-store`. One file
 //! per resource. Knows no HTTP; `server` turns [`ServiceError`] into answers.
 
+mod audit;
 mod clock;
 mod config;
+mod crypts;
 mod error;
 mod machines;
+pub mod seal;
 pub mod tasks;
+pub mod token;
+mod tokens;
 
 use std::sync::Arc;
 
+pub use audit::Audit;
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use config::Config;
+pub use crypts::Crypts;
 pub use error::{ServiceError, error_chain};
 pub use machines::Machines;
-use sabakan_domain::ipam::OutsidePool;
+use sabakan_domain::{audit::Actor, ipam::OutsidePool};
 use sabakan_store::{
     Store,
     keys::Keys,
-    repo::schema::{self, SchemaError},
+    repo::{
+        audit::By,
+        schema::{self, SchemaError},
+    },
     view::View,
 };
+pub use tokens::{TokenInfo, Tokens};
 
 /// What services work on. Each takes from it what it needs.
 pub struct Foundation {
@@ -33,18 +44,26 @@ pub struct Foundation {
     pub clock: Arc<dyn Clock>,
     /// What to do with racks that leave their pool.
     pub outside_pool: OutsidePool,
+    /// The name of this server in the audit log.
+    pub host: String,
 }
 
 impl Foundation {
+    /// What a change of `actor` carries, now.
+    pub(crate) fn by(&self, actor: &Actor) -> By {
+        By { actor: actor.clone(), host: self.host.clone(), now: self.clock.now() }
+    }
+
     /// Checks that the store is ours and loads the registry.
     pub async fn open(
         store: Arc<dyn Store>,
         keys: Keys,
         clock: Arc<dyn Clock>,
         outside_pool: OutsidePool,
+        host: String,
     ) -> Result<Foundation, SchemaError> {
         schema::prepare(&*store, &keys).await?;
         let view = Arc::new(View::spawn(Arc::clone(&store), keys.clone()).await?);
-        Ok(Foundation { store, keys, view, clock, outside_pool })
+        Ok(Foundation { store, keys, view, clock, outside_pool, host })
     }
 }

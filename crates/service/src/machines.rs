@@ -1,26 +1,24 @@
-//! Registering, finding and removing machines.
+//! Registering, finding, changing and removing machines.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use jiff::Timestamp;
 use sabakan_domain::{
-    ipam::OutsidePool,
-    machine::{Machine, NewMachine},
+    audit::Actor,
+    lifecycle::{Force, HealthState},
+    machine::{LabelsError, Machine, NewMachine},
     query::Query,
-    words::Serial,
+    time::Moment,
+    words::{LabelName, LabelValue, Serial},
 };
-use sabakan_store::{Store, keys::Keys, repo::machines, view::View};
+use sabakan_store::repo::{ChangeError, machines};
 use tokio::sync::Mutex;
 
-use crate::{Clock, Foundation, ServiceError};
+use crate::{Foundation, ServiceError};
 
-/// Registers, finds and removes machines.
+/// Registers, finds, changes and removes machines.
 pub struct Machines {
-    store: Arc<dyn Store>,
-    keys: Keys,
-    view: Arc<View>,
-    clock: Arc<dyn Clock>,
-    outside_pool: OutsidePool,
+    on: Arc<Foundation>,
     /// Changes of index lists in this process queue here instead of racing: a burst of registrations into one rack would otherwise
     /// lose most of its work to conflicts. Between servers the transaction decides.
     index_changes: Mutex<()>,
@@ -28,23 +26,16 @@ pub struct Machines {
 
 impl Machines {
     /// Works on a foundation.
-    pub fn new(on: &Foundation) -> Machines {
-        Machines {
-            store: Arc::clone(&on.store),
-            keys: on.keys.clone(),
-            view: Arc::clone(&on.view),
-            clock: Arc::clone(&on.clock),
-            outside_pool: on.outside_pool,
-            index_changes: Mutex::new(()),
-        }
+    pub fn new(on: Arc<Foundation>) -> Machines {
+        Machines { on, index_changes: Mutex::new(()) }
     }
 
     /// Registers machines, all or none.
-    pub async fn register(&self, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
+    pub async fn register(&self, actor: &Actor, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
         let _turn = self.index_changes.lock().await;
-        let now = self.clock.now();
-        let done = machines::register(&*self.store, &self.keys, new, self.outside_pool, now).await?;
-        tracing::info!(count = done.machines.len(), "machines registered");
+        let on = &self.on;
+        let done = machines::register(&*on.store, &on.keys, &on.by(actor), new, on.outside_pool).await?;
+        tracing::info!(count = done.machines.len(), user = actor.name, "machines registered");
         for rack in done.outside_pool {
             tracing::warn!(%rack, "addresses of this rack are outside of their pool");
         }
@@ -53,15 +44,85 @@ impl Machines {
 
     /// Every machine a search means, in byte order of serials, and the time to show them at.
     pub async fn search(&self, query: &Query) -> Result<(Vec<Arc<Machine>>, Timestamp), ServiceError> {
-        let found = self.view.read().await?.search(query);
-        Ok((found, self.clock.now()))
+        let found = self.on.view.read().await?.search(query);
+        Ok((found, self.on.clock.now()))
+    }
+
+    /// One machine.
+    pub async fn get(&self, serial: &Serial) -> Result<Arc<Machine>, ServiceError> {
+        let snapshot = self.on.view.read().await?;
+        snapshot.find_machine(serial.as_str()).cloned().ok_or(ServiceError::NotFound)
+    }
+
+    /// Moves a machine along its lifecycle.
+    pub async fn set_state(
+        &self,
+        actor: &Actor,
+        serial: &Serial,
+        state: HealthState,
+        force: Force,
+    ) -> Result<Machine, ServiceError> {
+        let on = &self.on;
+        let machine = machines::set_state(&*on.store, &on.keys, &on.by(actor), serial, state, force).await?;
+        tracing::info!(%serial, to = %state, forced = force == Force::Yes, user = actor.name, "state set");
+        Ok(machine)
+    }
+
+    /// Sets a label. Setting it to the value it has writes nothing.
+    pub async fn put_label(
+        &self,
+        actor: &Actor,
+        serial: &Serial,
+        name: &LabelName,
+        value: &LabelValue,
+    ) -> Result<(), ServiceError> {
+        let on = &self.on;
+        let decide = |machine: Machine| -> Result<_, LabelsError> {
+            if machine.labels.find(name.as_str()) == Some(value) {
+                return Ok(None);
+            }
+            let labels = machine.labels.with(name.clone(), value.clone())?;
+            Ok(Some((Machine { labels, ..machine }, "put-label", format!("{name}/{value}"))))
+        };
+        Ok(machines::update(&*on.store, &on.keys, &on.by(actor), serial, decide).await?)
+    }
+
+    /// Takes a label away.
+    pub async fn remove_label(&self, actor: &Actor, serial: &Serial, name: &LabelName) -> Result<(), ServiceError> {
+        let on = &self.on;
+        let decide = |machine: Machine| {
+            let labels = machine.labels.without(name).ok_or(NoSuchLabel)?;
+            Ok(Some((Machine { labels, ..machine }, "delete-label", name.to_string())))
+        };
+        match machines::update(&*on.store, &on.keys, &on.by(actor), serial, decide).await {
+            Err(ChangeError::Refused(NoSuchLabel)) => Err(ServiceError::NotFound),
+            Err(ChangeError::NotFound) => Err(ServiceError::NotFound),
+            Err(ChangeError::Store(error)) => Err(error.into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Says when a machine should go.
+    pub async fn set_retire_date(&self, actor: &Actor, serial: &Serial, date: Moment) -> Result<(), ServiceError> {
+        let on = &self.on;
+        let decide = |machine: Machine| -> Result<_, Infallible> {
+            let detail = date.to_string();
+            Ok(Some((Machine { retire_date: date, ..machine }, "set-retire-date", detail)))
+        };
+        Ok(machines::update(&*on.store, &on.keys, &on.by(actor), serial, decide).await?)
     }
 
     /// Removes a machine; refused unless it is retired.
-    pub async fn remove(&self, serial: &Serial) -> Result<(), ServiceError> {
+    pub async fn remove(&self, actor: &Actor, serial: &Serial) -> Result<(), ServiceError> {
         let _turn = self.index_changes.lock().await;
-        machines::remove(&*self.store, &self.keys, serial).await?;
-        tracing::info!(%serial, "machine removed");
+        let on = &self.on;
+        machines::remove(&*on.store, &on.keys, &on.by(actor), serial).await?;
+        tracing::info!(%serial, user = actor.name, "machine removed");
         Ok(())
     }
 }
+
+/// The machine is there, the label is not.
+#[derive(Debug, thiserror::Error)]
+#[error("no such label")]
+struct NoSuchLabel;

@@ -1,6 +1,6 @@
 //! Every key of the system, on one page. Nobody above this crate sees a key; [`KEYS`] is what the reference page is made of.
 
-use sabakan_domain::{machine::Rack, words::Serial};
+use sabakan_domain::{crypt::DiskPath, machine::Rack, words::Serial};
 
 /// One kind of key, for people.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,21 @@ pub const KEYS: &[KeyDoc] = &[
         meaning: "Indices in use in a rack, in order of assignment. Every registration in and removal from the rack compares it.",
     },
     KeyDoc {
+        pattern: "crypts/<serial>/<disk>",
+        value: "JSON, sealed",
+        meaning: "One disk key, encrypted under a key that is not in the store.",
+    },
+    KeyDoc {
+        pattern: "audit/<YYYYMMDD>/<16 hex digits>",
+        value: "JSON",
+        meaning: "One change: who, from where, what. Written in the transaction of the change; the digits sort by time.",
+    },
+    KeyDoc {
+        pattern: "tokens/<id>",
+        value: "JSON",
+        meaning: "One access token: name, role and the hash of its secret.",
+    },
+    KeyDoc {
         pattern: "head",
         value: "empty",
         meaning: "etcd only. Rewritten by every transaction, so that its revision tells a reader what it must have seen.",
@@ -55,6 +70,7 @@ pub const SCHEMA_VERSION: &str = "3";
 #[derive(Debug, Clone)]
 pub struct Keys {
     prefix: String,
+    states_prefix: String,
 }
 
 /// A key this program gives a meaning to.
@@ -63,12 +79,13 @@ pub(crate) enum Known<'a> {
     Ipam,
     Dhcp,
     Machine(&'a str),
+    Token(&'a str),
 }
 
 impl Keys {
-    /// Keys under `prefix`, which is put before every key as it is.
-    pub fn new(prefix: impl Into<String>) -> Keys {
-        Keys { prefix: prefix.into() }
+    /// Keys under `prefix`, which is put before every key as it is, and published states under a prefix of their own.
+    pub fn new(prefix: impl Into<String>, states_prefix: impl Into<String>) -> Keys {
+        Keys { prefix: prefix.into(), states_prefix: states_prefix.into() }
     }
 
     /// What all keys start with.
@@ -104,12 +121,44 @@ impl Keys {
         self.key(&format!("node-indices/{rack}"))
     }
 
+    /// The copy of a machine for programs outside.
+    pub(crate) fn published(&self, serial: &Serial) -> String {
+        format!("{}{serial}", self.states_prefix)
+    }
+
+    pub(crate) fn crypts(&self, serial: &Serial) -> String {
+        self.key(&format!("crypts/{serial}/"))
+    }
+
+    pub(crate) fn crypt(&self, serial: &Serial, disk: &DiskPath) -> String {
+        self.key(&format!("crypts/{serial}/{disk}"))
+    }
+
+    pub(crate) fn all_crypts(&self) -> String {
+        self.key("crypts/")
+    }
+
+    pub(crate) fn audit(&self) -> String {
+        self.key("audit/")
+    }
+
+    pub(crate) fn token(&self, id: &str) -> String {
+        self.key(&format!("tokens/{id}"))
+    }
+
+    pub(crate) fn tokens(&self) -> String {
+        self.key("tokens/")
+    }
+
     /// What a key is, if it is one of those the view keeps.
     pub(crate) fn recognise<'a>(&self, key: &'a str) -> Option<Known<'a>> {
         match key.strip_prefix(&self.prefix)? {
             "ipam" => Some(Known::Ipam),
             "dhcp" => Some(Known::Dhcp),
-            rest => rest.strip_prefix("machines/").map(Known::Machine),
+            rest => {
+                let machine = rest.strip_prefix("machines/").map(Known::Machine);
+                machine.or_else(|| rest.strip_prefix("tokens/").map(Known::Token))
+            }
         }
     }
 
@@ -124,10 +173,13 @@ mod tests {
 
     #[test]
     fn keys_are_as_documented() {
-        let keys = Keys::new("/sabakan/");
+        let keys = Keys::new("/sabakan/", "/states/");
         let serial = Serial::new("1234abcd").expect("serial");
         assert_eq!(keys.machine(&serial), "/sabakan/machines/1234abcd");
         assert_eq!(keys.node_indices(Rack(3)), "/sabakan/node-indices/3");
+        assert_eq!(keys.published(&serial), "/states/1234abcd");
+        let disk = DiskPath::new("aaaaa").expect("disk");
+        assert_eq!(keys.crypt(&serial, &disk), "/sabakan/crypts/1234abcd/aaaaa");
         assert_eq!(keys.recognise("/sabakan/machines/1234abcd"), Some(Known::Machine("1234abcd")));
         assert_eq!(keys.recognise("/sabakan/ipam"), Some(Known::Ipam));
         assert_eq!(keys.recognise("/sabakan/node-indices/3"), None);

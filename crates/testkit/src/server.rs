@@ -125,6 +125,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         max_request_bytes: 1_572_864,
     };
     ServerConfig {
+        key_file: data_dir.join("disk-keys.json"),
         data_dir,
         http: vec!["127.0.0.1:0".parse().expect("an address")],
         https: Vec::new(),
@@ -134,6 +135,9 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         advertise_url_https: None,
         store: etcd.map_or(StoreConfig::Embedded, |etcd| StoreConfig::Etcd(Box::new(settings(etcd)))),
         etcd_prefix: "/sabakan/".into(),
+        states_prefix: "/states/".into(),
+        audit_retention_days: 60,
+        require_token: false,
         outside_pool: OutsidePool::Refuse,
         log: LogConfig::default(),
         request_id_header: "x-cybozu-request-id".parse().expect("a header"),

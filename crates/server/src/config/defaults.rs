@@ -17,3 +17,4 @@ pub const LOG_FORMAT: &str = "plain";
 pub const LOG_LEVEL: &str = "info";
 pub const OFF: &str = "off";
 pub const NO: &str = "false";
+pub const AUDIT_RETENTION_DAYS: &str = "60";

@@ -24,6 +24,10 @@ pub fn describe(config: &ServerConfig) -> String {
         advertise_url_https,
         store,
         etcd_prefix,
+        states_prefix,
+        key_file,
+        audit_retention_days,
+        require_token,
         outside_pool,
         log,
         request_id_header,
@@ -42,6 +46,10 @@ pub fn describe(config: &ServerConfig) -> String {
     if let StoreConfig::Etcd(settings) = store {
         etcd(&mut lines, settings);
     }
+    lines.put("states-prefix", states_prefix.as_str());
+    lines.put("key-file", path(key_file));
+    lines.put("audit-retention-days", *audit_retention_days);
+    lines.put("require-token", *require_token);
     lines.put("allow-outside-pool", *outside_pool == OutsidePool::Allow);
     lines.put("log-format", log.format.to_string());
     lines.put("log-level", log.level.to_string());

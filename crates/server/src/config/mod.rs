@@ -60,6 +60,14 @@ pub struct ServerConfig {
     pub store: StoreConfig,
     /// What every key starts with, in either store.
     pub etcd_prefix: String,
+    /// What the published copy of a machine's key starts with.
+    pub states_prefix: String,
+    /// The keys disk keys are sealed under.
+    pub key_file: PathBuf,
+    /// How long audit entries are kept.
+    pub audit_retention_days: u32,
+    /// Whether only tokens give rights.
+    pub require_token: bool,
     /// Whether machines may be registered whose addresses leave the pool.
     pub outside_pool: OutsidePool,
     /// How to log.
@@ -107,6 +115,11 @@ impl ServerConfig {
         let advertise_url_https = setting!(from, "advertise-url-https", advertise_url_https);
         let outside_pool = setting!(from, "allow-outside-pool", allow_outside_pool);
         let outside_pool = from.check(&outside_pool, values::boolean).unwrap_or_default();
+        let states_prefix = setting!(from, "states-prefix", states_prefix);
+        let key_file = setting!(from, "key-file", key_file);
+        let key_file = from.check(&key_file, values::path).unwrap_or_else(|| data_dir.join("disk-keys.json"));
+        let retention = setting!(from, "audit-retention-days", audit_retention_days);
+        let require_token = setting!(from, "require-token", require_token);
         ServerConfig {
             data_dir,
             http,
@@ -117,6 +130,12 @@ impl ServerConfig {
             allow_ips: allow_ips(from),
             store: etcd::store(from),
             etcd_prefix: etcd::prefix(from),
+            states_prefix: from
+                .check(&states_prefix, values::prefix)
+                .unwrap_or_else(|| defaults::STATES_PREFIX.to_owned()),
+            key_file,
+            audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
+            require_token: from.check(&require_token, values::boolean).unwrap_or_default(),
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             log: log(from),
             request_id_header: request_id_header(from),
@@ -221,13 +240,11 @@ fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
     }
     let dhcp = setting!(from, "dhcp-bind", dhcp_bind).filter(|given| !Texts::from(given.value.clone()).is_off());
     from.check(&dhcp, values::listen_address);
-    let states = setting!(from, "states-prefix", states_prefix);
-    from.check(&states, values::prefix);
     let ipxe = setting!(from, "ipxe-efi-path", ipxe_efi_path);
     from.check(&ipxe, values::path);
     let playground = setting!(from, "enable-playground", enable_playground);
     let is_on = from.check(&playground, values::boolean).unwrap_or_default();
     let playground = playground.filter(|_| is_on);
-    places.extend([dhcp, states, ipxe, playground].into_iter().flatten().map(|given| given.at));
+    places.extend([dhcp, ipxe, playground].into_iter().flatten().map(|given| given.at));
     places
 }

@@ -107,8 +107,20 @@ pub struct Flags {
         help = help("What etcd was started with as --max-request-bytes; also with KiB or MiB", defaults::ETCD_MAX_REQUEST_BYTES))]
     pub etcd_max_request_bytes: Option<String>,
     #[arg(long, value_name = "PREFIX", help_heading = "Store",
-        help = later("Where the state of each machine is published for other programs", defaults::STATES_PREFIX))]
+        help = help("Where the state of each machine is published for other programs", defaults::STATES_PREFIX))]
     pub states_prefix: Option<String>,
+    #[arg(long, value_name = "FILE", help_heading = "Store",
+        help = help("The keys that disk keys are sealed under. Servers that share an etcd need the same file",
+            "disk-keys.json in --data-dir"))]
+    pub key_file: Option<String>,
+    #[arg(long, value_name = "DAYS", help_heading = "Store",
+        help = help("How long audit entries are kept", defaults::AUDIT_RETENTION_DAYS))]
+    pub audit_retention_days: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Access",
+        help = help("Give rights to tokens only, not to addresses. Needs an admin token: sabactl tokens create --role admin",
+            defaults::NO))]
+    pub require_token: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "Registry",
         help = help("Register machines although their addresses leave the IPAM pool: for a registry taken over from a service \
@@ -173,6 +185,9 @@ pub struct File {
     pub etcd_max_txn_ops: Line<String>,
     pub etcd_max_request_bytes: Line<String>,
     pub states_prefix: Line<String>,
+    pub key_file: Line<String>,
+    pub audit_retention_days: Line<String>,
+    pub require_token: Line<String>,
     pub allow_outside_pool: Line<String>,
     pub enable_playground: Line<String>,
     pub ipxe_efi_path: Line<String>,

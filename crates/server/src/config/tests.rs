@@ -350,10 +350,7 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
         &["--ironic", ":1,:2", "--metrics", ":3", "--dhcp-bind", "0.0.0.0:67"],
         &["--ironic", "--metrics", "--dhcp-bind"],
     );
-    check(
-        &["--states-prefix", "/s/", "--ipxe-efi-path", "/i", "--enable-playground"],
-        &["--states-prefix", "--ipxe-efi-path", "--enable-playground"],
-    );
+    check(&["--ipxe-efi-path", "/i", "--enable-playground"], &["--ipxe-efi-path", "--enable-playground"]);
     check(&["--ironic", "none", "--metrics", "", "--dhcp-bind", "off", "--enable-playground=false"], &[]);
     let refused = |args: &[&str]| case.lines(case.load(args)).len();
     for args in [
@@ -373,7 +370,7 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let said = command.get_arguments().filter(|arg| help(arg).contains(raw::NO_EFFECT)).filter_map(clap::Arg::get_long);
     let mut said: Vec<_> = said.collect();
     said.sort_unstable();
-    assert_eq!(said, ["dhcp-bind", "enable-playground", "ipxe-efi-path", "ironic", "metrics", "states-prefix"]);
+    assert_eq!(said, ["dhcp-bind", "enable-playground", "ipxe-efi-path", "ironic", "metrics"]);
 }
 
 #[test]

@@ -71,10 +71,12 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return http1(stream, peer, router, stop).await };
+    let Some(tls) = tls else { return http1(stream, Peer(peer, false), router, stop).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME_MAX, tls.accept(stream)).await {
-        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => http2(stream, peer, router, stop).await,
-        Ok(Ok(stream)) => http1(stream, peer, router, stop).await,
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+            http2(stream, Peer(peer, true), router, stop).await
+        }
+        Ok(Ok(stream)) => http1(stream, Peer(peer, true), router, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, %peer, "tls handshake failed"),
         Err(_) => tracing::debug!(%peer, "tls handshake took too long"),
     }
@@ -93,12 +95,12 @@ macro_rules! drive {
         };
         // Firmware and impatient clients cut connections short; that is not an error of ours.
         if let Err(error) = ended {
-            tracing::debug!(%error, peer = %$peer, "connection ended early");
+            tracing::debug!(%error, peer = %$peer.0, "connection ended early");
         }
     }};
 }
 
-async fn http1<S>(stream: S, peer: SocketAddr, router: Router, stop: CancellationToken)
+async fn http1<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -108,7 +110,7 @@ where
     drive!(builder.serve_connection(TokioIo::new(stream), service), stop, peer);
 }
 
-async fn http2<S>(stream: S, peer: SocketAddr, router: Router, stop: CancellationToken)
+async fn http2<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -123,10 +125,10 @@ where
 
 async fn answer(
     router: Router,
-    peer: SocketAddr,
+    peer: Peer,
     request: Request<Incoming>,
 ) -> Result<axum::response::Response, std::convert::Infallible> {
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(Peer(peer));
+    request.extensions_mut().insert(peer);
     router.oneshot(request).await
 }

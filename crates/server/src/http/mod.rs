@@ -7,8 +7,8 @@ mod tls;
 pub use accept::{Listener, serve};
 pub(crate) use observe::panicked;
 pub use observe::{RequestIdHeader, observe};
-pub use tls::{TlsError, TlsSource, load_tls};
+pub use tls::{CertificateReloader, TlsError, TlsSource, load_tls, watch_files};
 
-/// Who is at the other end of the connection.
+/// Who is at the other end of the connection, and whether it is encrypted.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub std::net::SocketAddr);
+pub struct Peer(pub std::net::SocketAddr, pub bool);

@@ -13,7 +13,7 @@ use sabakan_wire::{
     rest::{DhcpConfigJson, ErrorJson, IpamConfigJson},
 };
 
-use super::{ApiError, App, body, change_within, read_within};
+use super::{Actor, ApiError, App, body, change_within, read_within};
 use crate::limits;
 
 /// The IPAM configuration.
@@ -33,10 +33,15 @@ pub async fn get_ipam(State(app): State<App>) -> Result<Json<IpamConfigJson>, Ap
     (status = 403, description = "Not from an allowed network", body = ErrorJson),
     (status = 500, description = "A machine is registered", body = ErrorJson),
 ))]
-pub async fn put_ipam(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+pub async fn put_ipam(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = IpamConfig::try_from(json::decode::<IpamConfigJson>(&body)?)?;
-    change_within(app.config.put_ipam(&config)).await?;
+    change_within(app.config.put_ipam(&actor, &config)).await?;
     Ok(null())
 }
 
@@ -56,10 +61,15 @@ pub async fn get_dhcp(State(app): State<App>) -> Result<Json<DhcpConfigJson>, Ap
     (status = 400, description = "A DNS server is not an IPv4 address", body = ErrorJson),
     (status = 403, description = "Not from an allowed network", body = ErrorJson),
 ))]
-pub async fn put_dhcp(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+pub async fn put_dhcp(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = DhcpConfig::try_from(json::decode::<DhcpConfigJson>(&body)?)?;
-    change_within(app.config.put_dhcp(&config)).await?;
+    change_within(app.config.put_dhcp(&actor, &config)).await?;
     Ok(null())
 }
 

@@ -7,7 +7,15 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use sabakan_domain::{dhcp::DhcpConfigError, ipam::IpamError, words::SerialError};
+use sabakan_domain::{
+    access::UnknownTokenRole,
+    crypt::DiskPathError,
+    dhcp::DhcpConfigError,
+    ipam::IpamError,
+    lifecycle::UnknownState,
+    time::MomentError,
+    words::{LabelError, SerialError},
+};
 use sabakan_service::{ServiceError, error_chain};
 use sabakan_wire::{
     json::DecodeError,
@@ -56,7 +64,8 @@ impl ApiError {
         match self.kind {
             ErrorKind::Invalid if reason.is_empty() => "invalid request".to_owned(),
             ErrorKind::Invalid => format!("invalid request: {reason}"),
-            ErrorKind::Forbidden => "forbidden".to_owned(),
+            ErrorKind::Forbidden => format!("forbidden: {reason}"),
+            ErrorKind::Unauthorized => format!("unauthorized: {reason}"),
             ErrorKind::NotFound => "requested resource is not found".to_owned(),
             ErrorKind::MethodNotAllowed => "method not allowed".to_owned(),
             ErrorKind::Conflict => format!("conflicted: {reason}"),
@@ -96,11 +105,17 @@ impl From<ServiceError> for ApiError {
             ServiceError::NotFound => ApiError::new(ErrorKind::NotFound, reason),
             ServiceError::Invalid(_) => ApiError::new(ErrorKind::Invalid, reason),
             ServiceError::Refused(_) => ApiError::new(ErrorKind::Refused, reason),
+            // The older API calls this a bad request without a reason; the kind tells programs.
+            ServiceError::KeysExist => ApiError::new(ErrorKind::Invalid, reason),
+            ServiceError::Forbidden(_) => ApiError::new(ErrorKind::Forbidden, reason),
             ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
             ServiceError::Busy => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Unavailable(_) => ApiError { kind: ErrorKind::Unavailable, reason, cause },
             ServiceError::OutcomeUnknown(_) => ApiError { kind: ErrorKind::OutcomeUnknown, reason, cause },
+            ServiceError::Sealing(_) | ServiceError::Randomness(_) => {
+                ApiError { kind: ErrorKind::Internal, reason, cause }
+            }
             ServiceError::Internal(_) => ApiError { kind: ErrorKind::Internal, reason, cause },
         }
     }
@@ -117,7 +132,19 @@ macro_rules! invalid_input {
     )* };
 }
 
-invalid_input!(DecodeError, InputError, QueryError, IpamError, DhcpConfigError, SerialError);
+invalid_input!(
+    DecodeError,
+    InputError,
+    QueryError,
+    IpamError,
+    DhcpConfigError,
+    SerialError,
+    LabelError,
+    DiskPathError,
+    MomentError,
+    UnknownState,
+    UnknownTokenRole
+);
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ use utoipa::openapi::{
     schema::{ObjectBuilder, Type},
 };
 
-use super::{ApiError, App, body, change_within, read_within};
+use super::{Actor, ApiError, App, body, change_within, read_within};
 use crate::limits;
 
 /// Registers machines, all of them or none. Index, addresses and dates are assigned by the server.
@@ -39,10 +39,15 @@ use crate::limits;
     (status = 500, description = "A rack is full, or IPAM is not configured", body = ErrorJson),
     (status = 503, description = "The store does not answer", body = ErrorJson),
 ))]
-pub async fn register(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+pub async fn register(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let body = body::read(&headers, body, limits::MACHINES_BYTES_MAX).await?;
     let machines = machines_from_input(json::decode::<Vec<MachineInput>>(&body)?)?;
-    change_within(app.machines.register(&machines)).await?;
+    change_within(app.machines.register(&actor, &machines)).await?;
     Ok((StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")]).into_response())
 }
 
@@ -78,9 +83,13 @@ pub async fn get(State(app): State<App>, Path(serial): Path<String>) -> Result<R
     (status = 404, description = "No such machine", body = ErrorJson),
     (status = 500, description = "The machine is not retired", body = ErrorJson),
 ))]
-pub async fn remove(State(app): State<App>, Path(serial): Path<String>) -> Result<StatusCode, ApiError> {
+pub async fn remove(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    Path(serial): Path<String>,
+) -> Result<StatusCode, ApiError> {
     let serial = Serial::new(serial)?;
-    change_within(app.machines.remove(&serial)).await?;
+    change_within(app.machines.remove(&actor, &serial)).await?;
     Ok(StatusCode::OK)
 }
 

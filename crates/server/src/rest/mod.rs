@@ -1,47 +1,53 @@
 //! The REST API: parses requests, delegates to services, shapes answers. No rule lives here.
 
+mod access;
 mod body;
 mod config;
+mod crypts;
 mod error;
 mod machines;
 mod system;
+mod tokens;
 
 use std::{future::Future, sync::Arc};
 
+pub use access::Actor;
 use axum::{
-    Extension, Router,
-    extract::{Request, State},
-    http::Method,
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
+    Extension, Router, middleware,
     routing::{delete, get},
 };
 pub use error::ApiError;
-use sabakan_domain::access::AllowedNetworks;
-use sabakan_service::{Config, Foundation, Machines, ServiceError};
+use sabakan_domain::access::Policy;
+use sabakan_service::{Audit, Config, Crypts, Foundation, Machines, ServiceError, Tokens, seal::KeyRing};
 use sabakan_wire::rest::{ErrorKind, paths};
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{http::Peer, limits};
+use crate::limits;
 
 /// What handlers work with.
 #[derive(Clone)]
 pub struct App {
     config: Arc<Config>,
     machines: Arc<Machines>,
+    crypts: Arc<Crypts>,
+    audit: Arc<Audit>,
+    tokens: Arc<Tokens>,
     foundation: Arc<Foundation>,
-    allowed: Arc<AllowedNetworks>,
+    policy: Arc<Policy>,
 }
 
 impl App {
     /// Everything handlers need, on one foundation.
-    pub fn new(foundation: Foundation, allowed: AllowedNetworks) -> App {
+    pub fn new(foundation: Arc<Foundation>, ring: Arc<KeyRing>, policy: Policy) -> App {
         App {
-            config: Arc::new(Config::new(&foundation)),
-            machines: Arc::new(Machines::new(&foundation)),
-            foundation: Arc::new(foundation),
-            allowed: Arc::new(allowed),
+            config: Arc::new(Config::new(Arc::clone(&foundation))),
+            machines: Arc::new(Machines::new(Arc::clone(&foundation))),
+            crypts: Arc::new(Crypts::new(Arc::clone(&foundation), ring)),
+            audit: Arc::new(Audit::new(Arc::clone(&foundation))),
+            tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
+            foundation,
+            policy: Arc::new(policy),
         }
     }
 }
@@ -57,6 +63,8 @@ impl App {
     tags(
         (name = "machines", description = "Registered servers"),
         (name = "config", description = "How addresses are assigned"),
+        (name = "crypts", description = "Keys of encrypted disks; HTTPS, or plain HTTP from this machine"),
+        (name = "tokens", description = "Access tokens"),
         (name = "system", description = "The server itself"),
     ),
 )]
@@ -69,6 +77,10 @@ fn parts() -> (Router<App>, OpenApi) {
         .routes(routes!(config::get_dhcp, config::put_dhcp))
         .routes(routes!(machines::list, machines::register))
         .routes(routes!(machines::get, machines::remove))
+        .routes(routes!(crypts::put, crypts::get))
+        .routes(routes!(crypts::delete))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(system::version))
         .routes(routes!(system::health))
         .split_for_parts();
@@ -94,20 +106,8 @@ pub fn router(app: App) -> Router {
         .layer(Extension(system::DocumentText(text)))
         .fallback(async || ApiError::new(ErrorKind::NotFound, ""))
         .method_not_allowed_fallback(async || ApiError::new(ErrorKind::MethodNotAllowed, ""))
-        .layer(middleware::from_fn_with_state(app.clone(), check_access))
+        .layer(middleware::from_fn_with_state(app.clone(), access::check))
         .with_state(app)
-}
-
-/// Changes under `/api/v1/` are accepted from allowed networks only, and refused before anything else is looked at.
-async fn check_access(State(app): State<App>, request: Request, next: Next) -> Response {
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let guarded = request.uri().path().starts_with("/api/v1/");
-    let allowed = request.extensions().get::<Peer>().is_some_and(|peer| app.allowed.contains(peer.0.ip()));
-    if reads || !guarded || allowed {
-        next.run(request).await
-    } else {
-        ApiError::new(ErrorKind::Forbidden, "").into_response()
-    }
 }
 
 /// Runs the work for a read, within bounds.

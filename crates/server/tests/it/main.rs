@@ -4,6 +4,7 @@ mod crash;
 mod founding;
 mod program;
 mod store;
+mod tls;
 
 /// The program under test.
 const SABAKAN: &str = env!("CARGO_BIN_EXE_sabakan");

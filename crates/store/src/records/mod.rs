@@ -1,15 +1,19 @@
 //! Stored shapes. They equal those of the service this one replaces (schema version 3), so that a cluster can be taken over with its
 //! data. Only this module and `sabakan-wire` turn domain values into JSON.
 
+mod audit;
 mod config;
 mod machine;
+mod token;
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use audit::AuditRecord;
 pub use config::{DhcpRecord, IpamRecord};
 pub use machine::MachineRecord;
 pub(crate) use machine::decode_machine;
+pub use token::TokenRecord;
 
 use crate::{KeyValue, StoreError};
 

@@ -2,9 +2,13 @@
 
 use std::convert::Infallible;
 
-use sabakan_domain::{dhcp::DhcpConfig, ipam::IpamConfig};
+use sabakan_domain::{audit::Category, dhcp::DhcpConfig, ipam::IpamConfig};
 
-use super::{ChangeError, change};
+use super::{
+    ChangeError,
+    audit::{Act, By},
+    change,
+};
 use crate::{
     Compare, Op, Range, Store, Txn,
     keys::Keys,
@@ -17,23 +21,46 @@ use crate::{
 pub struct MachinesExist;
 
 /// Sets the IPAM configuration, unless a machine is registered.
-pub async fn put_ipam(store: &dyn Store, keys: &Keys, config: &IpamConfig) -> Result<(), ChangeError<MachinesExist>> {
+pub async fn put_ipam(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    config: &IpamConfig,
+) -> Result<(), ChangeError<MachinesExist>> {
+    let value = records::encode(&IpamRecord::from(config));
     let plan = || async {
         let machines = store.list(Range { limit: 1, ..Range::first(keys.machines()) }).await?;
         if !machines.items.is_empty() {
             return Err(ChangeError::Refused(MachinesExist));
         }
-        let txn = Txn {
+        let mut txn = Txn {
             when: vec![Compare::NoneWithPrefix(keys.machines())],
-            then: vec![Op::put(keys.ipam(), records::encode(&IpamRecord::from(config)))],
+            then: vec![Op::put(keys.ipam(), value.clone())],
         };
+        by.log(&mut txn, keys, put(Category::Ipam, &value));
         Ok((txn, ()))
     };
     change(store, plan).await
 }
 
 /// Sets the DHCP configuration.
-pub async fn put_dhcp(store: &dyn Store, keys: &Keys, config: &DhcpConfig) -> Result<(), ChangeError<Infallible>> {
-    let put = Op::put(keys.dhcp(), records::encode(&DhcpRecord::from(config)));
-    change(store, || async { Ok((Txn { when: vec![], then: vec![put.clone()] }, ())) }).await
+pub async fn put_dhcp(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    config: &DhcpConfig,
+) -> Result<(), ChangeError<Infallible>> {
+    let value = records::encode(&DhcpRecord::from(config));
+    let plan = || async {
+        let mut txn = Txn { when: vec![], then: vec![Op::put(keys.dhcp(), value.clone())] };
+        by.log(&mut txn, keys, put(Category::Dhcp, &value));
+        Ok((txn, ()))
+    };
+    change(store, plan).await
+}
+
+/// The log shows what was stored.
+fn put(category: Category, value: &[u8]) -> Act {
+    let detail = String::from_utf8_lossy(value).into_owned();
+    Act { category, instance: "config".to_owned(), action: "put", detail }
 }

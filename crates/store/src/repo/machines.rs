@@ -1,19 +1,24 @@
-//! Registration and removal of machines.
+//! Machines: registration, removal, and every change of one. A change writes the record, its published copy and the audit entry in
+//! one transaction.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use jiff::Timestamp;
 use sabakan_domain::{
+    audit::Category,
     ipam::{IpamConfig, OutsidePool},
-    lifecycle::{self, NotRetired},
-    machine::{NewMachine, Rack},
+    lifecycle::{self, Force, Granted, HealthState, NotRetired, TransitionRefusal},
+    machine::{Machine, NewMachine, Rack, Status},
     registration::{Facts, Registration, RegistrationRefusal, plan_registration, release_index},
     words::Serial,
 };
 
-use super::{ChangeError, change, revision_of};
+use super::{
+    ChangeError,
+    audit::{Act, By},
+    change, revision_of,
+};
 use crate::{
-    Compare, KeyValue, Op, Store, StoreError, Txn,
+    Compare, KeyValue, Op, Range, Store, StoreError, Txn,
     keys::Keys,
     records::{self, IpamRecord, MachineRecord},
 };
@@ -23,9 +28,9 @@ use crate::{
 pub async fn register(
     store: &dyn Store,
     keys: &Keys,
+    by: &By,
     new: &[NewMachine],
     outside: OutsidePool,
-    now: Timestamp,
 ) -> Result<Registration, ChangeError<RegistrationRefusal>> {
     let racks: Vec<Rack> = new.iter().map(|m| m.rack).collect::<BTreeSet<_>>().into_iter().collect();
     let plan = || async {
@@ -34,45 +39,137 @@ pub async fn register(
             new,
             Facts { ipam: facts.ipam.as_ref(), indices: &facts.indices, registered: &facts.registered },
             outside,
-            now,
+            by.now,
         )
         .map_err(ChangeError::Refused)?;
-        let mut txn = Txn { when: facts.compares, then: Vec::with_capacity(new.len() + racks.len()) };
+        let mut txn = Txn { when: facts.compares, then: Vec::with_capacity(2 * new.len() + racks.len() + 1) };
         for machine in &registration.machines {
-            let key = keys.machine(&machine.serial);
-            txn.when.push(Compare::Missing(key.clone()));
-            txn.then.push(Op::put(key, records::encode(&MachineRecord::from(machine))));
+            txn.when.push(Compare::Missing(keys.machine(&machine.serial)));
+            put(&mut txn, keys, machine);
         }
         for (rack, indices) in &registration.indices {
             txn.then.push(Op::put(keys.node_indices(*rack), records::encode(indices)));
         }
+        let serials: Vec<&str> = new.iter().map(|machine| machine.serial.as_str()).collect();
+        by.log(&mut txn, keys, act("", "register", serials.join("\n")));
         Ok((txn, registration))
     };
     change(store, plan).await
 }
 
 /// Removes a machine and releases its index.
-pub async fn remove(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<(), ChangeError<NotRetired>> {
-    let machine_key = keys.machine(serial);
+pub async fn remove(store: &dyn Store, keys: &Keys, by: &By, serial: &Serial) -> Result<(), ChangeError<NotRetired>> {
     let plan = || async {
-        let read = store.get_many(vec![machine_key.clone()]).await?;
-        let Some(Some(stored)) = read.values.first() else { return Err(ChangeError::NotFound) };
-        let machine = records::decode_machine(stored)?;
-        lifecycle::check_removal(machine.status.state).map_err(ChangeError::Refused)?;
-        let indices_key = keys.node_indices(machine.rack);
+        let stored = get(store, keys, serial).await?;
+        lifecycle::check_removal(stored.machine.status.state).map_err(ChangeError::Refused)?;
+        let indices_key = keys.node_indices(stored.machine.rack);
         let read = store.get_many(vec![indices_key.clone()]).await?;
         let indices = read.values.first().and_then(Option::as_ref);
-        let left = release_index(&decode_indices(indices)?, machine.index_in_rack);
-        let txn = Txn {
-            when: vec![
-                Compare::ModRevision(machine_key.clone(), stored.mod_revision),
-                Compare::ModRevision(indices_key.clone(), revision_of(indices)),
+        let left = release_index(&decode_indices(indices)?, stored.machine.index_in_rack);
+        let mut txn = Txn {
+            when: vec![stored.unchanged(keys), Compare::ModRevision(indices_key.clone(), revision_of(indices))],
+            then: vec![
+                Op::Delete(keys.machine(serial)),
+                Op::Delete(keys.published(serial)),
+                Op::put(indices_key, records::encode(&left)),
             ],
-            then: vec![Op::Delete(machine_key.clone()), Op::put(indices_key, records::encode(&left))],
         };
+        by.log(&mut txn, keys, act(serial.as_str(), "delete", String::new()));
         Ok((txn, ()))
     };
     change(store, plan).await
+}
+
+/// Moves a machine along its lifecycle. Whether it has keys is compared where the answer depends on it; asking for the state it is
+/// in writes nothing.
+pub async fn set_state(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    serial: &Serial,
+    to: HealthState,
+    force: Force,
+) -> Result<Machine, ChangeError<TransitionRefusal>> {
+    let plan = || async {
+        let stored = get(store, keys, serial).await?;
+        let from = stored.machine.status.state;
+        let has_keys = to == HealthState::Retired && has_keys(store, keys, serial).await?;
+        let granted =
+            lifecycle::request(from, to, lifecycle::Facts { has_keys }, force).map_err(ChangeError::Refused)?;
+        let mut txn = Txn { when: vec![stored.unchanged(keys)], then: vec![] };
+        let mut machine = stored.machine;
+        if let Granted::Move(state) = granted {
+            machine.status = Status { state, since: by.now };
+            put(&mut txn, keys, &machine);
+            if to == HealthState::Retired {
+                txn.when.push(Compare::NoneWithPrefix(keys.crypts(serial)));
+            }
+            let forced = if force == Force::Yes { " (forced)" } else { "" };
+            by.log(&mut txn, keys, act(serial.as_str(), "set-state", format!("{from} -> {state}{forced}")));
+        }
+        Ok((txn, machine))
+    };
+    change(store, plan).await
+}
+
+/// Changes one machine in a way that no other record has a say in. `decide` may run again after a lost race; `None` changes
+/// nothing.
+pub async fn update<R: std::error::Error + 'static>(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    serial: &Serial,
+    decide: impl Fn(Machine) -> Result<Option<(Machine, &'static str, String)>, R>,
+) -> Result<(), ChangeError<R>> {
+    let plan = || async {
+        let stored = get(store, keys, serial).await?;
+        let mut txn = Txn { when: vec![stored.unchanged(keys)], then: vec![] };
+        if let Some((machine, action, detail)) = decide(stored.machine).map_err(ChangeError::Refused)? {
+            put(&mut txn, keys, &machine);
+            by.log(&mut txn, keys, act(serial.as_str(), action, detail));
+        }
+        Ok((txn, ()))
+    };
+    change(store, plan).await
+}
+
+/// A machine and the revision it was read at.
+pub(super) struct Stored {
+    pub(super) machine: Machine,
+    revision: crate::Revision,
+}
+
+impl Stored {
+    /// Holds while nobody has written the machine since.
+    pub(super) fn unchanged(&self, keys: &Keys) -> Compare {
+        Compare::ModRevision(keys.machine(&self.machine.serial), self.revision)
+    }
+}
+
+pub(super) async fn get<R: std::error::Error + 'static>(
+    store: &dyn Store,
+    keys: &Keys,
+    serial: &Serial,
+) -> Result<Stored, ChangeError<R>> {
+    let read = store.get_many(vec![keys.machine(serial)]).await?;
+    let Some(Some(kv)) = read.values.first() else { return Err(ChangeError::NotFound) };
+    Ok(Stored { machine: records::decode_machine(kv)?, revision: kv.mod_revision })
+}
+
+/// Writes the record and its copy for programs outside.
+pub(super) fn put(txn: &mut Txn, keys: &Keys, machine: &Machine) {
+    let value = records::encode(&MachineRecord::from(machine));
+    txn.then.push(Op::put(keys.machine(&machine.serial), value.clone()));
+    txn.then.push(Op::put(keys.published(&machine.serial), value));
+}
+
+async fn has_keys(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<bool, StoreError> {
+    let page = store.list(Range { limit: 1, ..Range::first(keys.crypts(serial)) }).await?;
+    Ok(!page.items.is_empty())
+}
+
+fn act(instance: &str, action: &'static str, detail: String) -> Act {
+    Act { category: Category::Machines, instance: instance.to_owned(), action, detail }
 }
 
 /// What a registration has to know, and the compares that hold while it is still so.

@@ -2,10 +2,13 @@
 //! the answer in one transaction that compares every fact the rule saw. A lost race starts over: the rule, not the transaction,
 //! explains a refusal.
 
+pub mod audit;
 pub mod config;
 pub mod consistency;
+pub mod crypts;
 pub mod machines;
 pub mod schema;
+pub mod tokens;
 
 use std::future::Future;
 

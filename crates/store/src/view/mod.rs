@@ -141,6 +141,10 @@ fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
         Some(Known::Machine(_)) => records::decode_machine(kv).map(|machine| snapshot.put_machine(machine)),
         Some(Known::Ipam) => records::decode::<IpamRecord, _>(kv).map(|config| snapshot.ipam = Some(Arc::new(config))),
         Some(Known::Dhcp) => records::decode::<DhcpRecord, _>(kv).map(|config| snapshot.dhcp = Some(Arc::new(config))),
+        Some(Known::Token(id)) => {
+            Arc::make_mut(&mut snapshot.tokens).insert(id.to_owned(), kv.value.clone());
+            Ok(())
+        }
         None => Ok(()),
     };
     if let Err(error) = decoded {
@@ -156,6 +160,7 @@ fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
         Some(Known::Machine(serial)) => snapshot.remove_machine(serial),
         Some(Known::Ipam) => snapshot.ipam = None,
         Some(Known::Dhcp) => snapshot.dhcp = None,
+        Some(Known::Token(id)) => drop(Arc::make_mut(&mut snapshot.tokens).remove(id)),
         None => {}
     }
 }
@@ -164,7 +169,7 @@ fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
 async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let mut at = None;
-    for prefix in [keys.machines(), keys.ipam(), keys.dhcp()] {
+    for prefix in [keys.machines(), keys.ipam(), keys.dhcp(), keys.tokens()] {
         let mut range = Range { at, ..Range::first(prefix) };
         let mut page = store.list(range.clone()).await?;
         loop {

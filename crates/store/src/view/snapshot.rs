@@ -1,7 +1,9 @@
 //! Everything the store holds, at one revision, ready to be searched. Cloning is cheap and a clone never changes, so that readers
 //! need no lock and never block the task that follows the store.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
+
+use bytes::Bytes;
 
 use sabakan_domain::{
     dhcp::DhcpConfig,
@@ -24,6 +26,7 @@ pub struct Snapshot {
     pub(super) revision: Revision,
     pub(super) ipam: Option<Arc<IpamConfig>>,
     pub(super) dhcp: Option<Arc<DhcpConfig>>,
+    pub(super) tokens: Arc<BTreeMap<String, Bytes>>,
     table: Table,
     by_serial: Index<Serial>,
     by_ipv4: Index<Ipv4Addr>,
@@ -48,6 +51,11 @@ impl Snapshot {
     /// The DHCP configuration, if set.
     pub fn dhcp(&self) -> Option<&Arc<DhcpConfig>> {
         self.dhcp.as_ref()
+    }
+
+    /// The stored record of an access token.
+    pub fn find_token(&self, id: &str) -> Option<&Bytes> {
+        self.tokens.get(id)
     }
 
     /// How many machines there are.

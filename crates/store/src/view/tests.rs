@@ -8,9 +8,13 @@ use std::{
     time::Duration,
 };
 
-use sabakan_domain::ipam::{IpamConfig, IpamInput, OutsidePool, PoolInput};
+use sabakan_domain::{
+    audit::Actor,
+    ipam::{IpamConfig, IpamInput, OutsidePool, PoolInput},
+};
 
 use super::*;
+use crate::repo::audit::By;
 use crate::{LeaseId, Op, Page, StoreFuture, Txn, TxnLimits, TxnOutcome, WatchSource, embedded::EmbeddedStore, repo};
 
 /// A store whose watches fail when told to. Everything else is the real thing.
@@ -70,6 +74,10 @@ impl Store for Faulty {
     }
 }
 
+fn by() -> By {
+    By { actor: Actor::internal("test"), host: "here".into(), now: jiff::Timestamp::UNIX_EPOCH }
+}
+
 struct Rig {
     _dir: tempfile::TempDir,
     store: Arc<Faulty>,
@@ -82,7 +90,7 @@ impl Rig {
         let dir = tempfile::tempdir().expect("a directory");
         let store = EmbeddedStore::open(&dir.path().join("view.db")).expect("a store");
         let store = Arc::new(Faulty { store, fault: Arc::default(), watches: AtomicUsize::new(0) });
-        let keys = Keys::new("/sabakan/");
+        let keys = Keys::new("/sabakan/", "/states/");
         let view = View::spawn(Arc::clone(&store) as Arc<dyn Store>, keys.clone()).await.expect("a view");
         Rig { _dir: dir, store, keys, view }
     }
@@ -97,7 +105,7 @@ impl Rig {
             bmc: pool("10.1.0.0/16"),
         };
         let config = IpamConfig::new(&input).expect("valid");
-        repo::config::put_ipam(&*self.store, &self.keys, &config).await.expect("put");
+        repo::config::put_ipam(&*self.store, &self.keys, &by(), &config).await.expect("put");
     }
 
     async fn max_nodes(&self) -> Option<u32> {
@@ -142,8 +150,7 @@ async fn damaged_records_are_left_out_and_the_rest_is_served() {
         ..Default::default()
     })
     .expect("valid");
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    repo::machines::register(&*rig.store, &rig.keys, &[new], OutsidePool::Refuse, now).await.expect("registered");
+    repo::machines::register(&*rig.store, &rig.keys, &by(), &[new], OutsidePool::Refuse).await.expect("registered");
     let broken =
         Txn { when: vec![], then: vec![Op::put("/sabakan/machines/bad", "{"), Op::put("/sabakan/ipam", "{}")] };
     assert!(matches!(rig.store.commit(broken).await, Ok(TxnOutcome::Committed(_))));

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorKind {
     /// The request is not well formed, or a value is out of range.
     Invalid,
+    /// The token shown is not one of ours.
+    Unauthorized,
     /// The caller may not do this.
     Forbidden,
     /// There is no such thing.

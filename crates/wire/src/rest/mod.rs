@@ -4,6 +4,7 @@ mod config;
 mod error;
 mod machine;
 mod query;
+mod token;
 
 pub use config::{DhcpConfigJson, IpamConfigJson};
 pub use error::{ErrorJson, ErrorKind};
@@ -12,6 +13,7 @@ pub use machine::{
     NetworkJson, NicJson, SpecJson, StatusJson, machines_from_input,
 };
 pub use query::{QueryError, QueryParams};
+pub use token::{NewTokenJson, StoredKeyJson, TokenJson, TokenRequest};
 
 /// Paths of the API, once for server and client.
 pub mod paths {
@@ -23,6 +25,20 @@ pub mod paths {
     pub const DHCP: &str = "/api/v1/config/dhcp";
     /// Machines.
     pub const MACHINES: &str = "/api/v1/machines";
+    /// Lifecycle states.
+    pub const STATE: &str = "/api/v1/state";
+    /// Labels.
+    pub const LABELS: &str = "/api/v1/labels";
+    /// Retire dates.
+    pub const RETIRE_DATE: &str = "/api/v1/retire-date";
+    /// Disk keys.
+    pub const CRYPTS: &str = "/api/v1/crypts";
+    /// The audit log.
+    pub const LOGS: &str = "/api/v1/logs";
+    /// The event feed.
+    pub const EVENTS: &str = "/api/v1/events";
+    /// Access tokens.
+    pub const TOKENS: &str = "/api/v1/tokens";
     /// Version of the program.
     pub const VERSION: &str = "/version";
     /// Whether the server can do its work.

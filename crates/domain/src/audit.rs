@@ -1,0 +1,113 @@
+//! Who did what, when, from where: the entry that is written in the same transaction as every change (G9). It holds no key and no
+//! credential, only names.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+/// How the name of an actor is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// The caller says so; nothing proves it.
+    Declared,
+    /// The token it showed bears this name.
+    Token,
+    /// The server itself.
+    Internal,
+}
+
+impl Known {
+    /// Every way.
+    pub const ALL: [Known; 3] = [Known::Declared, Known::Token, Known::Internal];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Known::Declared => "declared",
+            Known::Token => "token",
+            Known::Internal => "internal",
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// Its name; may be empty when the caller declared none.
+    pub name: String,
+    /// How the name is known.
+    pub known: Known,
+    /// Where the request came from.
+    pub ip: Option<IpAddr>,
+}
+
+impl Actor {
+    /// A part of the server.
+    pub fn internal(name: impl Into<String>) -> Actor {
+        Actor { name: name.into(), known: Known::Internal, ip: None }
+    }
+}
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// IPAM configuration.
+    Ipam,
+    /// DHCP configuration.
+    Dhcp,
+    /// Machines.
+    Machines,
+    /// Disk keys.
+    Crypts,
+    /// Access tokens.
+    Tokens,
+}
+
+impl Category {
+    /// Every category.
+    pub const ALL: [Category; 5] =
+        [Category::Ipam, Category::Dhcp, Category::Machines, Category::Crypts, Category::Tokens];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Category::Ipam => "ipam",
+            Category::Dhcp => "dhcp",
+            Category::Machines => "machines",
+            Category::Crypts => "crypts",
+            Category::Tokens => "tokens",
+        }
+    }
+}
+
+/// One change, for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: Actor,
+    /// On which server.
+    pub host: String,
+    /// About what.
+    pub category: Category,
+    /// Which one of it; empty when there are several.
+    pub instance: String,
+    /// What was done.
+    pub action: String,
+    /// With which values.
+    pub detail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_distinct() {
+        let words: std::collections::HashSet<_> = Category::ALL.iter().map(|c| c.as_str()).collect();
+        assert_eq!(words.len(), Category::ALL.len());
+        let words: std::collections::HashSet<_> = Known::ALL.iter().map(|k| k.as_str()).collect();
+        assert_eq!(words.len(), Known::ALL.len());
+    }
+}

@@ -1,0 +1,133 @@
+//! Who asks, and whether that one may: the caller is recognised and judged before anything else of a request is looked at. The
+//! rule itself is `domain::access::permits`; here stands which request is which deed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, Method, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use sabakan_domain::{
+    access::{Caller, Deed, permits},
+    audit::{self, Known},
+};
+use sabakan_wire::rest::{ErrorKind, USER_HEADER};
+
+use super::{ApiError, App};
+use crate::{http::Peer, limits};
+
+/// Who asks, for the audit log. Handlers that change something take it.
+#[derive(Debug, Clone)]
+pub struct Actor(pub Arc<audit::Actor>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Actor {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Actor, ApiError> {
+        let missing = || ApiError::new(ErrorKind::Internal, "the caller was not looked at");
+        parts.extensions.get::<Actor>().cloned().ok_or_else(missing)
+    }
+}
+
+/// Recognises and judges the caller of every request.
+pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let ip = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical());
+    let shown = bearer(request.headers()).map(str::to_owned);
+    let recognised = match shown {
+        None => None,
+        Some(text) => match app.tokens.recognise(&text).await {
+            Ok(Some(found)) => Some(found),
+            Ok(None) => {
+                let text = "the token is malformed, unknown or revoked; leave it out or use another";
+                return ApiError::new(ErrorKind::Unauthorized, text).into_response();
+            }
+            Err(error) => return ApiError::from(error).into_response(),
+        },
+    };
+    let caller = Caller { ip, token: recognised.as_ref().map(|(_, role)| *role) };
+    let plain = !request.extensions().get::<Peer>().is_some_and(|peer| peer.1);
+    if let Err(refusal) = judge(&app, &request, &caller, plain) {
+        return refusal.into_response();
+    }
+    let (name, known) = match recognised {
+        Some((name, _)) => (name, Known::Token),
+        None => (declared(request.headers()), Known::Declared),
+    };
+    request.extensions_mut().insert(Actor(Arc::new(audit::Actor { name, known, ip })));
+    next.run(request).await
+}
+
+fn judge(app: &App, request: &Request, caller: &Caller, plain: bool) -> Result<(), ApiError> {
+    let path = request.uri().path();
+    let Some(deed) = deed(request.method(), path, request.uri().query()) else { return Ok(()) };
+    let touches_keys = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys);
+    // Keys do not travel in the clear, except inside this machine.
+    if touches_keys && plain && !caller.ip.is_some_and(|ip| ip.is_loopback()) {
+        return Err(ApiError::new(ErrorKind::NotFound, ""));
+    }
+    permits(deed, caller, &app.policy).map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
+}
+
+/// What a request wants to do; `None`: something everybody may do, whatever the policy.
+fn deed(method: &Method, path: &str, query: Option<&str>) -> Option<Deed> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let rest = path.strip_prefix("/api/v1/")?;
+    let first = rest.split('/').next().unwrap_or_default();
+    Some(match (first, reads) {
+        ("crypts", true) => Deed::ReadKey,
+        ("crypts", false) if *method == Method::DELETE => Deed::DeleteKeys,
+        ("crypts", false) => Deed::PutKey,
+        ("tokens", _) => Deed::ManageTokens,
+        ("logs", true) => Deed::ReadAudit,
+        ("state", false) if forced(query) => Deed::ForceState,
+        (_, true) => Deed::ReadRegistry,
+        (_, false) => Deed::ChangeRegistry,
+    })
+}
+
+/// Whether the query asks for force. The handler reads it the same way.
+pub(super) fn forced(query: Option<&str>) -> bool {
+    query.unwrap_or_default().split('&').any(|pair| matches!(pair, "force" | "force=true" | "force=1"))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The name a caller gives itself: printable and short, or nothing.
+fn declared(headers: &HeaderMap) -> String {
+    let name = headers.get(USER_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let fits = name.len() <= limits::USER_BYTES_MAX && !name.chars().any(char::is_control);
+    if fits { name.to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_a_deed() {
+        let check = |method: Method, path: &str, query: Option<&str>, expected: Option<Deed>| {
+            assert_eq!(deed(&method, path, query), expected, "{method} {path}");
+        };
+        check(Method::GET, "/api/v1/machines", None, Some(Deed::ReadRegistry));
+        check(Method::HEAD, "/api/v1/state/x", None, Some(Deed::ReadRegistry));
+        check(Method::POST, "/api/v1/machines", None, Some(Deed::ChangeRegistry));
+        check(Method::OPTIONS, "/api/v1/unknown", None, Some(Deed::ChangeRegistry));
+        check(Method::PUT, "/api/v1/state/x", None, Some(Deed::ChangeRegistry));
+        check(Method::PUT, "/api/v1/state/x", Some("a=b&force=true"), Some(Deed::ForceState));
+        check(Method::PUT, "/api/v1/crypts/x/y", None, Some(Deed::PutKey));
+        check(Method::POST, "/api/v1/crypts/x/y", None, Some(Deed::PutKey));
+        check(Method::GET, "/api/v1/crypts/x/y", None, Some(Deed::ReadKey));
+        check(Method::DELETE, "/api/v1/crypts/x", None, Some(Deed::DeleteKeys));
+        check(Method::GET, "/api/v1/logs", None, Some(Deed::ReadAudit));
+        check(Method::GET, "/api/v1/tokens", None, Some(Deed::ManageTokens));
+        check(Method::DELETE, "/api/v1/tokens/x", None, Some(Deed::ManageTokens));
+        check(Method::GET, "/version", None, None);
+        check(Method::POST, "/health", None, None);
+    }
+}

@@ -1,0 +1,87 @@
+//! Access tokens: made, listed, revoked, and recognised when a caller shows one.
+
+use std::sync::Arc;
+
+use sabakan_domain::{access::TokenRole, audit::Actor};
+use sabakan_store::{records::TokenRecord, repo::tokens};
+
+use crate::{
+    Foundation, ServiceError,
+    token::{self, TokenRecordFields, TokenText},
+};
+
+/// Makes, lists, revokes and recognises tokens.
+pub struct Tokens {
+    on: Arc<Foundation>,
+}
+
+/// A token without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenInfo {
+    /// Names it.
+    pub id: String,
+    /// What is stored of it.
+    pub record: TokenRecord,
+}
+
+impl Tokens {
+    /// Works on a foundation.
+    pub fn new(on: Arc<Foundation>) -> Tokens {
+        Tokens { on }
+    }
+
+    /// Makes a token. The text returned is the only place where its secret ever is.
+    pub async fn create(&self, actor: &Actor, name: &str, role: TokenRole) -> Result<TokenText, ServiceError> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return Err(ServiceError::Invalid(format!(
+                "the name of a token has 1 to {NAME_BYTES_MAX} printable bytes"
+            )));
+        }
+        let on = &self.on;
+        let (text, fields) = token::issue(name, role, on.clock.now())?;
+        let TokenRecordFields { id, name, role, sha256, created } = fields;
+        let record = TokenRecord { name, role, sha256: hex::encode(sha256), created };
+        let description = format!("{} {role}", record.name);
+        tokens::create(&*on.store, &on.keys, &on.by(actor), &id, &record.to_bytes(), &description).await?;
+        tracing::info!(id, name = record.name, %role, user = actor.name, "token created");
+        Ok(text)
+    }
+
+    /// Every token, by id.
+    pub async fn list(&self) -> Result<Vec<TokenInfo>, ServiceError> {
+        let stored = tokens::list(&*self.on.store, &self.on.keys).await?;
+        let info =
+            |(id, value): (String, bytes::Bytes)| Some(TokenInfo { record: TokenRecord::from_bytes(&value)?, id });
+        Ok(stored.into_iter().filter_map(info).collect())
+    }
+
+    /// Takes a token away.
+    pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<(), ServiceError> {
+        let on = &self.on;
+        tokens::revoke(&*on.store, &on.keys, &on.by(actor), id).await?;
+        tracing::info!(id, user = actor.name, "token revoked");
+        Ok(())
+    }
+
+    /// Whose token this is; `None`: nobody's.
+    pub async fn recognise(&self, text: &str) -> Result<Option<(String, TokenRole)>, ServiceError> {
+        let Ok(shown) = TokenText::parse(text) else { return Ok(None) };
+        let snapshot = self.on.view.read().await?;
+        let record = snapshot.find_token(shown.id()).and_then(|value| TokenRecord::from_bytes(value));
+        let Some(TokenRecord { name, role, sha256, created }) = record else { return Ok(None) };
+        let mut hash = [0; 32];
+        if hex::decode_to_slice(&sha256, &mut hash).is_err() {
+            return Ok(None);
+        }
+        let fields = TokenRecordFields { id: shown.id().to_owned(), name: name.clone(), role, sha256: hash, created };
+        Ok(shown.matches(&fields).then_some((name, role)))
+    }
+
+    /// Whether somebody can still manage tokens when addresses give no right.
+    pub async fn has_admin(&self) -> Result<bool, ServiceError> {
+        Ok(self.list().await?.iter().any(|token| token.record.role == TokenRole::Admin))
+    }
+}
+
+/// Longest name of a token: it stands in every line of the log it causes.
+const NAME_BYTES_MAX: usize = 63;

@@ -1,0 +1,154 @@
+//! Disk keys, sealed before they come here. A key and a state never contradict each other (G1): putting a key compares the machine
+//! it was judged by, deleting keys moves the machine in the same transaction.
+
+use bytes::Bytes;
+use sabakan_domain::{
+    audit::Category,
+    crypt::{self, DiskPath, KeyRefusal},
+    machine::Status,
+    words::Serial,
+};
+
+use super::{
+    ChangeError,
+    audit::{Act, By},
+    change,
+    machines::{get, put as put_machine},
+};
+use crate::{Compare, Op, Range, Store, StoreError, Txn, keys::Keys};
+
+/// A sealed key as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// Which disk of the machine.
+    pub disk: DiskPath,
+    /// The sealed bytes.
+    pub sealed: Bytes,
+}
+
+/// Stores a key. Refused for a machine that is leaving, and where a key is.
+pub async fn put(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    serial: &Serial,
+    disk: &DiskPath,
+    sealed: &Bytes,
+) -> Result<(), ChangeError<KeyRefusal>> {
+    let key = keys.crypt(serial, disk);
+    let plan = || async {
+        let stored = get(store, keys, serial).await?;
+        crypt::check_put(stored.machine.status.state).map_err(ChangeError::Refused)?;
+        let present = store.get_many(vec![key.clone()]).await?;
+        if present.values.iter().any(Option::is_some) {
+            return Err(ChangeError::Refused(KeyRefusal::Exists(disk.clone())));
+        }
+        let mut txn = Txn {
+            when: vec![stored.unchanged(keys), Compare::Missing(key.clone())],
+            then: vec![Op::put(key.clone(), sealed.clone())],
+        };
+        by.log(&mut txn, keys, act(serial, "put", disk.to_string()));
+        Ok((txn, ()))
+    };
+    change(store, plan).await
+}
+
+/// Reads a sealed key.
+pub async fn find(
+    store: &dyn Store,
+    keys: &Keys,
+    serial: &Serial,
+    disk: &DiskPath,
+) -> Result<Option<Bytes>, StoreError> {
+    let read = store.get_many(vec![keys.crypt(serial, disk)]).await?;
+    Ok(read.values.into_iter().flatten().next().map(|kv| kv.value))
+}
+
+/// Deletes every key of a retiring machine, which makes it retired, and leaves a record of what was erased in the log. `describe`
+/// says of the keys what the record may say.
+pub async fn erase(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    serial: &Serial,
+    describe: impl Fn(&[StoredKey]) -> String,
+) -> Result<Vec<DiskPath>, ChangeError<KeyRefusal>> {
+    let plan = || async {
+        let stored = get(store, keys, serial).await?;
+        let unchanged = stored.unchanged(keys);
+        let state = crypt::check_delete(stored.machine.status.state).map_err(ChangeError::Refused)?;
+        let (erased, revisions) = list(store, keys, serial).await?;
+        let mut machine = stored.machine;
+        machine.status = Status { state, since: by.now };
+        // The machine is retiring at the revision compared, so that nobody could have added a key since; those read are all.
+        let mut txn = Txn { when: vec![unchanged], then: vec![Op::DeletePrefix(keys.crypts(serial))] };
+        txn.when.extend(revisions);
+        put_machine(&mut txn, keys, &machine);
+        by.log(&mut txn, keys, act(serial, "delete", describe(&erased)));
+        Ok((txn, erased.into_iter().map(|key| key.disk).collect()))
+    };
+    change(store, plan).await
+}
+
+/// The keys of a machine, and compares that hold while they are the same.
+async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<(Vec<StoredKey>, Vec<Compare>), StoreError> {
+    let prefix = keys.crypts(serial);
+    let (mut found, mut compares) = (Vec::new(), Vec::new());
+    let mut range = Range::first(prefix.clone());
+    loop {
+        let page = store.list(range.clone()).await?;
+        for kv in &page.items {
+            let disk = kv.key.strip_prefix(&prefix).and_then(|disk| DiskPath::new(disk).ok());
+            let disk = disk.ok_or_else(|| StoreError::Corrupt {
+                place: kv.key.clone(),
+                reason: "not the name of a disk".to_owned(),
+            })?;
+            compares.push(Compare::ModRevision(kv.key.clone(), kv.mod_revision));
+            found.push(StoredKey { disk, sealed: kv.value.clone() });
+        }
+        match page.items.last() {
+            Some(last) if page.more => {
+                range = Range { after: Some(last.key.clone()), at: Some(page.revision), ..range };
+            }
+            _ => return Ok((found, compares)),
+        }
+    }
+}
+
+/// One page of all sealed keys of all machines, for sealing them anew: serial, disk, value and the revision it was read at.
+pub async fn reseal_page(
+    store: &dyn Store,
+    keys: &Keys,
+    after: Option<String>,
+    reseal: impl Fn(&Serial, &DiskPath, &Bytes) -> Result<Option<Bytes>, StoreError>,
+) -> Result<(usize, Option<String>), StoreError> {
+    let prefix = keys.all_crypts();
+    let page = store.list(Range { after, limit: RESEAL_AT_ONCE, ..Range::first(prefix.clone()) }).await?;
+    let mut resealed = 0;
+    for kv in &page.items {
+        let parts = kv.key.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
+        let named = parts.and_then(|(serial, disk)| Serial::new(serial).ok().zip(DiskPath::new(disk).ok()));
+        let (serial, disk) = named.ok_or_else(|| StoreError::Corrupt {
+            place: kv.key.clone(),
+            reason: "names no disk of a machine".to_owned(),
+        })?;
+        if let Some(value) = reseal(&serial, &disk, &kv.value)? {
+            let txn = Txn {
+                when: vec![Compare::ModRevision(kv.key.clone(), kv.mod_revision)],
+                then: vec![Op::put(kv.key.clone(), value)],
+            };
+            // Deleted meanwhile: nothing is left to seal.
+            if matches!(store.commit(txn).await?, crate::TxnOutcome::Committed(_)) {
+                resealed += 1;
+            }
+        }
+    }
+    let next = page.items.last().filter(|_| page.more).map(|kv| kv.key.clone());
+    Ok((resealed, next))
+}
+
+const RESEAL_AT_ONCE: usize = 200;
+
+fn act(serial: &Serial, action: &'static str, detail: String) -> Act {
+    Act { category: Category::Crypts, instance: serial.to_string(), action, detail }
+}
