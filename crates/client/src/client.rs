@@ -1,6 +1,10 @@
 //! One connection pool, one base URL, and the way every request goes: bounded in time and size, with the caller's name on it.
 
-use std::{io, time::Duration};
+use std::{
+    fmt,
+    io::{self, BufRead, BufReader, Read},
+    time::Duration,
+};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sabakan_wire::rest::USER_HEADER;
@@ -18,6 +22,7 @@ pub struct Client {
     agent: ureq::Agent,
     base: String,
     user: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
     timeout: Duration,
 }
 
@@ -26,13 +31,42 @@ pub struct Client {
 pub struct ClientOptions {
     /// Who asks, for the server's audit log. Recorded, never trusted.
     pub user: Option<String>,
+    /// The token to show. It decides what the server lets us do, and whose name its audit log has.
+    pub token: Option<BearerToken>,
     /// How long the server may be silent.
     pub timeout: Duration,
 }
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { user: None, timeout: limits::ANSWER_WAIT }
+        ClientOptions { user: None, token: None, timeout: limits::ANSWER_WAIT }
+    }
+}
+
+/// An access token. Never shown, not even for debugging.
+#[derive(Clone)]
+pub struct BearerToken(String);
+
+impl BearerToken {
+    /// A token as the server printed it; white space around it, such as the newline of a file, does not belong to it.
+    pub fn new(text: &str) -> BearerToken {
+        BearerToken(text.trim().to_owned())
+    }
+
+    fn header(&self) -> Result<HeaderValue, Error> {
+        let wrong = || Error::Request { reason: "the token is empty or has characters that no token has".to_owned() };
+        if self.0.is_empty() || !self.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong());
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BearerToken(..)")
     }
 }
 
@@ -67,6 +101,7 @@ impl Client {
             agent: config.new_agent(),
             base,
             user: options.user.as_deref().and_then(user_header),
+            authorization: options.token.as_ref().map(BearerToken::header).transpose()?,
             timeout: options.timeout,
         })
     }
@@ -86,17 +121,87 @@ impl Client {
 
     /// Sends a body; what a successful answer says besides its status is of no interest.
     pub(crate) fn send_json(&self, method: &str, path: &str, body: &impl Serialize) -> Result<(), Error> {
+        self.exchange_json(method, path, body).map(drop)
+    }
+
+    /// Sends a body and gives back the answer's.
+    pub(crate) fn exchange_json(&self, method: &str, path: &str, body: &impl Serialize) -> Result<Vec<u8>, Error> {
         let body = serde_json::to_vec(body).map_err(|error| self.unexpected(path, &error))?;
         let mut request =
             self.request(method, &self.target(path, &[])?).header(header::CONTENT_TYPE, "application/json");
         if body.len() >= limits::EXPECT_CONTINUE_BYTES_MIN {
             request = request.header(header::EXPECT, "100-continue");
         }
-        self.success(request, &body[..], limits::ANSWER_BYTES_MAX).map(drop)
+        self.success(request, &body[..], limits::ANSWER_BYTES_MAX)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Result<(), Error> {
-        self.success(self.request("DELETE", &self.target(path, &[])?), (), limits::ANSWER_BYTES_MAX).map(drop)
+    /// Puts bytes as they are.
+    pub(crate) fn put_bytes(
+        &self,
+        path: &str,
+        query: &[(String, String)],
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<(), Error> {
+        let request = self.request("PUT", &self.target(path, query)?).header(header::CONTENT_TYPE, content_type);
+        self.success(request, body, limits::ANSWER_BYTES_MAX).map(drop)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Result<Vec<u8>, Error> {
+        self.success(self.request("DELETE", &self.target(path, &[])?), (), limits::ANSWER_BYTES_MAX)
+    }
+
+    /// Gives `visit` one line after the other, without its end, while the answer arrives. Stops when `visit` says so.
+    pub(crate) fn get_lines(
+        &self,
+        path: &str,
+        query: &[(String, String)],
+        visit: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<io::Result<()>, Error> {
+        let request = self.request("GET", &self.target(path, query)?);
+        self.visit_lines(path, request.body(()).map_err(|error| self.failure(error.into()))?, visit)
+    }
+
+    /// The same for an answer that need not end: only its silence is bounded.
+    pub(crate) fn follow_lines(
+        &self,
+        path: &str,
+        query: &[(String, String)],
+        visit: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<io::Result<()>, Error> {
+        let request = self.request("GET", &self.target(path, query)?);
+        let request = request.body(()).map_err(|error| self.failure(error.into()))?;
+        let request = self.agent.configure_request(request).timeout_global(None).build();
+        self.visit_lines(path, request, visit)
+    }
+
+    fn visit_lines(
+        &self,
+        path: &str,
+        request: Request<()>,
+        mut visit: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<io::Result<()>, Error> {
+        let mut response = self.agent.run(request).map_err(|error| self.failure(error))?;
+        if !response.status().is_success() {
+            let body = response.body_mut().with_config().limit(limits::ANSWER_BYTES_MAX).read_to_vec();
+            return Err(Error::api(response.status(), &body.map_err(|error| self.failure(error))?));
+        }
+        let mut reader = BufReader::new(response.body_mut().as_reader());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let bytes = reader.by_ref().take(limits::LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            if bytes.map_err(|error| self.failure(error.into()))? == 0 {
+                return Ok(Ok(()));
+            }
+            let Some((b'\n', line)) = line.split_last() else {
+                return Err(self.unexpected(path, &"its last line has no end, or a line is too long"));
+            };
+            let text = std::str::from_utf8(line).map_err(|error| self.unexpected(path, &error))?;
+            if let Err(stopped) = visit(text) {
+                return Ok(Err(stopped));
+            }
+        }
     }
 
     /// Any answer, whatever its status.
@@ -127,10 +232,8 @@ impl Client {
 
     fn request(&self, method: &str, url: &str) -> request::Builder {
         let request = Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
-        match &self.user {
-            Some(user) => request.header(USER_HEADER, user),
-            None => request,
-        }
+        let request = self.user.iter().fold(request, |request, user| request.header(USER_HEADER, user));
+        self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value))
     }
 
     fn success(&self, request: request::Builder, body: impl AsSendBody, bytes_max: u64) -> Result<Vec<u8>, Error> {

@@ -7,13 +7,18 @@
 
 mod client;
 mod config;
+mod crypts;
 mod error;
+mod events;
 pub mod limits;
+mod logs;
 mod machines;
 mod server;
+mod tokens;
 
 #[cfg(test)]
 mod fake;
 
-pub use client::{Client, ClientOptions};
+pub use client::{BearerToken, Client, ClientOptions};
 pub use error::{ApiBody, Error};
+pub use events::{FeedEnd, FeedPosition};

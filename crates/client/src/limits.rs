@@ -9,6 +9,9 @@ pub const LIST_BYTES_MAX: u64 = 1 << 30;
 /// Most bytes of any other answer, refusals included.
 pub const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
+/// Most bytes of one line of an answer in lines: the largest value of the server's store, every byte of it escaped.
+pub const LINE_BYTES_MAX: u64 = 8 << 20;
+
 /// Most characters of an answer that is not ours, such as a proxy's error page, that become part of an error text.
 pub const FOREIGN_TEXT_CHARS_MAX: usize = 1000;
 

@@ -1,4 +1,4 @@
-//! Machines: `/api/v1/machines`.
+//! Machines: `/api/v1/machines`, and what can be changed of one: `/api/v1/state`, `/api/v1/labels`, `/api/v1/retire-date`.
 
 use sabakan_wire::rest::{MachineInput, MachineJson, QueryParams, paths};
 
@@ -27,8 +27,48 @@ impl Client {
 
     /// Removes a retired machine.
     pub fn remove_machine(&self, serial: &str) -> Result<(), Error> {
-        self.delete(&format!("{}/{}", paths::MACHINES, encoded(serial)))
+        self.delete(&one(paths::MACHINES, serial)).map(drop)
     }
+
+    /// The state of a machine, one word.
+    pub fn get_state(&self, serial: &str) -> Result<String, Error> {
+        let path = one(paths::STATE, serial);
+        let body = self.get(&path, &[], limits::ANSWER_BYTES_MAX)?;
+        String::from_utf8(body).map_err(|error| self.unexpected(&path, &error))
+    }
+
+    /// Moves a machine along its lifecycle; with `force` also against it, but never into `retired`.
+    pub fn put_state(&self, serial: &str, state: &str, force: bool) -> Result<(), Error> {
+        let query: &[_] = if force { &[("force".to_owned(), "true".to_owned())] } else { &[] };
+        self.put_bytes(&one(paths::STATE, serial), query, TEXT, state.as_bytes())
+    }
+
+    /// Sets a label.
+    pub fn put_label(&self, serial: &str, name: &str, value: &str) -> Result<(), Error> {
+        self.put_bytes(&two(paths::LABELS, serial, name), &[], TEXT, value.as_bytes())
+    }
+
+    /// Takes a label away. An error with status 404 if it is not there.
+    pub fn remove_label(&self, serial: &str, name: &str) -> Result<(), Error> {
+        self.delete(&two(paths::LABELS, serial, name)).map(drop)
+    }
+
+    /// Says when a machine should go: a time as in RFC 3339.
+    pub fn put_retire_date(&self, serial: &str, date: &str) -> Result<(), Error> {
+        self.put_bytes(&one(paths::RETIRE_DATE, serial), &[], TEXT, date.as_bytes())
+    }
+}
+
+const TEXT: &str = "text/plain";
+
+/// The path of one thing.
+pub(crate) fn one(path: &str, name: &str) -> String {
+    format!("{path}/{}", encoded(name))
+}
+
+/// The path of a part of one thing.
+pub(crate) fn two(path: &str, name: &str, part: &str) -> String {
+    format!("{path}/{}/{}", encoded(name), encoded(part))
 }
 
 #[cfg(test)]
@@ -76,6 +116,26 @@ mod tests {
         check("a/../b?c#d%", "a%2F%2E%2E%2Fb%3Fc%23d%25");
         check("..", "%2E%2E");
         check("日", "%E6%97%A5");
+    }
+
+    #[test]
+    fn a_change_of_a_machine_is_a_text() {
+        let check = |change: &dyn Fn(&Client) -> Result<(), Error>, line: &str, body: &str| {
+            let (url, request) = fake::answer(200, "");
+            change(&Client::new(&url).unwrap()).unwrap();
+            let request = request.join().unwrap();
+            assert!(request.starts_with(&format!("{line} HTTP/1.1\r\n")), "{request}");
+            assert!(request.ends_with(&format!("\r\n\r\n{body}")), "{request}");
+        };
+        check(&|client| client.put_state("a b", "retiring", false), "PUT /api/v1/state/a%20b", "retiring");
+        check(&|client| client.put_state("a", "healthy", true), "PUT /api/v1/state/a?force=true", "healthy");
+        check(&|client| client.put_label("a", "x.y", " v"), "PUT /api/v1/labels/a/x%2Ey", " v");
+        check(&|client| client.put_label("a", "x", ""), "PUT /api/v1/labels/a/x", "");
+        check(&|client| client.remove_label("a", "x"), "DELETE /api/v1/labels/a/x", "");
+        let date = "2030-01-02T00:00:00Z";
+        check(&|client| client.put_retire_date("a", date), "PUT /api/v1/retire-date/a", date);
+        let (url, _request) = fake::answer(200, "retired");
+        assert_eq!(Client::new(&url).unwrap().get_state("a").unwrap(), "retired");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What can be typed. Turns arguments into a [`Cli`], or into the text of `--help` and `--version`; long flags may have one dash.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 use sabakan_wire::flags;
 
-use crate::{dhcp, exit::Failure, ipam, machines};
+use crate::{crypts, dhcp, events, exit::Failure, ipam, logs, machines, tokens};
 
 /// What `--version` shows after the name of the program.
 const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
@@ -23,6 +23,7 @@ const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
   sabactl ipam set -f ipam.json            set how addresses are assigned
   sabactl machines create -f racks.json    register machines
   sabactl machines get --rack 1            show the machines of rack 1
+  sabactl logs 20301231                    show who changed what on that day
 
 Exit codes:
   0  success
@@ -42,6 +43,9 @@ pub struct Cli {
         default_value = "http://localhost:8888"
     )]
     pub server: String,
+    /// File with an access token; without it the token is taken from the environment variable SABAKAN_TOKEN, if there is one
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     #[command(flatten)]
     _older: OlderFlags,
     #[command(subcommand)]
@@ -80,11 +84,45 @@ pub enum Command {
     },
     /// Registered machines
     #[command(
-        after_help = "Examples:\n  sabactl machines create -f racks.json\n  sabactl machines get --rack 1\n  sabactl machines remove 1234abcd"
+        after_help = "Examples:\n  sabactl machines create -f racks.json\n  sabactl machines get --rack 1\n  sabactl machines set-state 1234abcd retiring\n  sabactl machines remove 1234abcd"
     )]
     Machines {
         #[command(subcommand)]
         command: Option<machines::Command>,
+    },
+    /// Keys of encrypted disks
+    #[command(after_help = "Example:\n  sabactl crypts delete --force 1234abcd")]
+    Crypts {
+        #[command(subcommand)]
+        command: Option<crypts::Command>,
+    },
+    /// What changes, as it changes, as lines of JSON
+    ///
+    /// Without --after every machine as it is comes first, as events of the kind snapshot, then the line snapshot-end. Every
+    /// other event has a revision; give it to --after to go on from there.
+    #[command(after_help = "Examples:
+  sabactl events                            every machine as it is
+  sabactl events --after 1234               what has happened since
+  sabactl events --follow | jq -c '[.revision, .kind, .serial]'")]
+    Events(events::Events),
+    /// Who changed what: the audit log
+    #[command(
+        alias = "log",
+        after_help = "Examples:
+  sabactl logs                     everything that is kept
+  sabactl logs 20301231            that day
+  sabactl logs 20301201 20310101   December 2030
+  sabactl logs --json 20301231 | jq .detail"
+    )]
+    Logs(logs::Logs),
+    /// Access tokens
+    #[command(after_help = "Examples:
+  sabactl tokens create --role operator alice > alice.token
+  sabactl --token-file alice.token machines get
+  sabactl tokens list")]
+    Tokens {
+        #[command(subcommand)]
+        command: Option<tokens::Command>,
     },
     /// Print a script that completes commands in a shell
     #[command(after_help = "Examples:
@@ -199,6 +237,9 @@ mod tests {
             ("sabactl machines get -rack 1 -without-role boot", "sabactl machines get --rack 1 --without-role boot"),
             ("sabactl machines create -f a -batch-size 5", "sabactl machines create --file a --batch-size=5"),
             ("sabactl machines get -o json", "sabactl machines get -output json"),
+            ("sabactl crypts delete -force a", "sabactl crypts delete --force a"),
+            ("sabactl log -json 20301231", "sabactl logs --json 20301231"),
+            ("sabactl machines set-label a b -1", "sabactl machines set-label a b -- -1"),
         ] {
             assert_eq!(format!("{:?}", cli(one).command), format!("{:?}", cli(two).command));
         }
@@ -219,6 +260,15 @@ mod tests {
         check("sabactl ipam get more", 1, "unexpected argument 'more'");
         check("sabactl machines remove", 1, "the following required arguments were not provided");
         check("sabactl machines remove a b", 1, "unexpected argument 'b'");
+        check("sabactl machines remove a --state retired", 1, "the argument '[SERIAL]' cannot be used with");
+        check("sabactl machines remove --state healthy", 1, "invalid value 'healthy'");
+        check("sabactl machines set-state a", 1, "the following required arguments were not provided");
+        check("sabactl machines set-retire-date a 2030-13-01", 1, "invalid value '2030-13-01'");
+        check("sabactl machines set-retire-date a 31.12.2030", 1, "invalid value '31.12.2030'");
+        check("sabactl logs 2030-12-31", 1, "invalid value '2030-12-31'");
+        check("sabactl tokens create --role root x", 1, "invalid value 'root'");
+        check("sabactl tokens create x", 1, "the following required arguments were not provided");
+        check("sabactl --token secret version", 1, "unexpected argument '--token'");
         check("sabactl machines get -o yaml", 1, "unknown output format \"yaml\"");
         check("sabactl machines create -f a --batch-size 0", 1, "invalid value '0'");
         check("sabactl machines create -f a --skip -1", 1, "unexpected argument '-1'");
@@ -237,13 +287,23 @@ mod tests {
         check("sabactl machines create -h", "Register machines");
         check("sabactl --version", &version());
         assert_eq!(version(), format!("sabactl version {}\n", env!("CARGO_PKG_VERSION")));
-        for line in ["sabactl", "sabactl ipam", "sabactl dhcp", "sabactl machines", "sabactl --server http://a"] {
+        for line in [
+            "sabactl",
+            "sabactl ipam",
+            "sabactl dhcp",
+            "sabactl machines",
+            "sabactl crypts",
+            "sabactl tokens",
+            "sabactl --server http://a",
+        ] {
             let nothing_to_do = matches!(
                 cli(line).command,
                 None | Some(
                     Command::Ipam { command: None }
                         | Command::Dhcp { command: None }
                         | Command::Machines { command: None }
+                        | Command::Crypts { command: None }
+                        | Command::Tokens { command: None }
                 )
             );
             assert!(nothing_to_do, "{line}");

@@ -81,8 +81,8 @@ fn advice(error: &Error) -> Option<String> {
         Error::Api { body: ApiBody::Text(_), .. } => {
             Some("This answer is not sabakan's own: is the address right, or is a proxy in between?".to_owned())
         }
-        Error::Api { status: 403, .. } => {
-            Some("The server takes changes only from the addresses given to it with --allow-ips.".to_owned())
+        Error::Api { status: 401 | 403, .. } => {
+            Some("Name a file with a token with --token-file, or put the token into SABAKAN_TOKEN.".to_owned())
         }
         Error::Api { .. } => match error.json() {
             Some(json) if json.kind == Some(ErrorKind::Internal) => {
@@ -162,7 +162,7 @@ mod tests {
         check(
             api(403, Some(ErrorKind::Forbidden)),
             "Phrase: text",
-            Some("The server takes changes only from the addresses given to it with --allow-ips."),
+            Some("Name a file with a token with --token-file, or put the token into SABAKAN_TOKEN."),
         );
         check(
             Error::Connect { server: "http://x".into(), reason: "connection refused".into() },

@@ -1,6 +1,8 @@
-//! `sabactl machines`: registered machines. Registration, the long part, is in `machines/create.rs`.
+//! `sabactl machines`: registered machines. Registration, the long part, is in `machines/create.rs`, removal in
+//! `machines/remove.rs`.
 
 mod create;
+mod remove;
 
 use std::{
     ffi::OsStr,
@@ -12,7 +14,9 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
     error::ErrorKind,
 };
+use jiff::civil::Date;
 use sabakan_client::{Client, Error};
+use sabakan_domain::lifecycle::HealthState;
 
 use crate::{
     exit::Failure,
@@ -35,11 +39,57 @@ pub enum Command {
   sabactl machines get --labels product=R630 -o simple   columns for scripts
   sabactl machines get --state unreachable,unhealthy     what needs attention")]
     Get(Get),
-    /// Remove a machine; only a retired one can be removed
-    #[command(after_help = "Example:\n  sabactl machines remove 1234abcd")]
-    Remove {
+    /// Remove a machine, or all retired ones; only retired machines can be removed
+    #[command(after_help = remove::EXAMPLES)]
+    Remove(remove::Remove),
+    /// Show the state of a machine
+    #[command(after_help = "Example:\n  sabactl machines get-state 1234abcd")]
+    GetState {
         /// Its serial
         serial: String,
+    },
+    /// Move a machine along its lifecycle
+    ///
+    /// The state retired is entered only by a retiring machine without disk keys; deleting the keys does it as well.
+    #[command(after_help = "Examples:
+  sabactl machines set-state 1234abcd retiring
+  sabactl machines set-state --force 1234abcd healthy   undo it; audited as forced")]
+    SetState {
+        /// Also against the lifecycle, but never into retired
+        #[arg(long)]
+        force: bool,
+        /// Its serial
+        serial: String,
+        #[arg(help = format!("One of {}", HealthState::ALL.map(HealthState::as_str).join(", ")))]
+        state: String,
+    },
+    /// Set a label of a machine
+    #[command(after_help = "Example:\n  sabactl machines set-label 1234abcd datacenter ty3")]
+    SetLabel {
+        /// Its serial
+        serial: String,
+        /// Name of the label
+        name: String,
+        /// Its value
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Take a label of a machine away
+    #[command(after_help = "Example:\n  sabactl machines remove-label 1234abcd datacenter")]
+    RemoveLabel {
+        /// Its serial
+        serial: String,
+        /// Name of the label
+        name: String,
+    },
+    /// Say when a machine should go
+    #[command(after_help = "Example:\n  sabactl machines set-retire-date 1234abcd 2030-12-31")]
+    SetRetireDate {
+        /// Its serial
+        serial: String,
+        /// The day, which begins in UTC
+        #[arg(value_name = "YYYY-MM-DD", value_parser = parse_date)]
+        date: Date,
     },
 }
 
@@ -57,8 +107,21 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
     match command {
         Command::Create(create) => create::run(client, create),
         Command::Get(get) => show(client, get),
-        Command::Remove { serial } => Ok(client.remove_machine(serial)?),
+        Command::Remove(remove) => remove::run(client, remove),
+        Command::GetState { serial } => render::print_text(&format!("{}\n", client.get_state(serial)?)),
+        Command::SetState { force, serial, state } => {
+            Ok(client.put_state(serial, &state.to_ascii_lowercase(), *force)?)
+        }
+        Command::SetLabel { serial, name, value } => Ok(client.put_label(serial, name, value)?),
+        Command::RemoveLabel { serial, name } => Ok(client.remove_label(serial, name)?),
+        Command::SetRetireDate { serial, date } => Ok(client.put_retire_date(serial, &format!("{date}T00:00:00Z"))?),
     }
+}
+
+/// Only this one form: the parser would take others that mean another day to some people.
+fn parse_date(text: &str) -> Result<Date, String> {
+    let date = if text.len() == 10 { Date::strptime("%Y-%m-%d", text).ok() } else { None };
+    date.ok_or_else(|| "a day such as 2030-12-31 is expected".to_owned())
 }
 
 fn show(client: &Client, get: &Get) -> Result<(), Failure> {

@@ -3,21 +3,31 @@
 
 mod args;
 mod completion;
+mod crypts;
 mod dhcp;
+mod events;
 mod exit;
 mod file;
 mod filters;
 mod ipam;
 mod limits;
+mod logs;
 mod machines;
 mod reference;
 mod render;
+mod tokens;
 
-use std::{env, process::ExitCode};
+use std::{
+    env,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    process::ExitCode,
+};
 
 use args::{Cli, Command, Parsed};
 use exit::Failure;
-use sabakan_client::{Client, ClientOptions};
+use sabakan_client::{BearerToken, Client, ClientOptions};
 
 fn main() -> ExitCode {
     exit::end(run())
@@ -31,7 +41,7 @@ fn run() -> Result<(), Failure> {
 }
 
 fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let connect = || connect(&cli.server);
+    let connect = || connect(&cli.server, cli.token_file.as_deref());
     match cli.command {
         None => render::print_text(&args::help(&[], None)),
         Some(Command::Ipam { command: None }) => render::print_text(&args::help(&["ipam"], None)),
@@ -40,14 +50,34 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Dhcp { command: Some(command) }) => dhcp::run(&connect()?, &command),
         Some(Command::Machines { command: None }) => render::print_text(&args::help(&["machines"], None)),
         Some(Command::Machines { command: Some(command) }) => machines::run(&connect()?, &command),
+        Some(Command::Crypts { command: None }) => render::print_text(&args::help(&["crypts"], None)),
+        Some(Command::Crypts { command: Some(command) }) => crypts::run(&connect()?, &command),
+        Some(Command::Events(events)) => events::run(&connect()?, &events),
+        Some(Command::Logs(logs)) => logs::run(&connect()?, &logs),
+        Some(Command::Tokens { command: None }) => render::print_text(&args::help(&["tokens"], None)),
+        Some(Command::Tokens { command: Some(command) }) => tokens::run(&connect()?, &command),
         Some(Command::Completion { shell }) => render::print_text(&completion::script(shell)),
         Some(Command::Version) => render::print_text(&args::version()),
         Some(Command::Reference) => render::print_text(&reference::page()),
     }
 }
 
-fn connect(server: &str) -> Result<Client, Failure> {
+fn connect(server: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
     let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
-    let options = ClientOptions { user: named("USER").or_else(|| named("LOGNAME")), ..ClientOptions::default() };
-    Ok(Client::with_options(server, &options)?)
+    let token = match token_file {
+        Some(path) => Some(read_token(path)?),
+        None => named("SABAKAN_TOKEN").map(|text| BearerToken::new(&text)),
+    };
+    let user = named("USER").or_else(|| named("LOGNAME"));
+    Ok(Client::with_options(server, &ClientOptions { user, token, ..ClientOptions::default() })?)
+}
+
+/// There is no flag for the token itself: everybody on this machine can read a command line.
+fn read_token(path: &Path) -> Result<BearerToken, Failure> {
+    let name = path.display().to_string();
+    let failure = |error: io::Error| Failure::file(&name, exit::words(&error));
+    let mut text = String::new();
+    let file = File::open(path).map_err(failure)?;
+    file.take(limits::TOKEN_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failure)?;
+    Ok(BearerToken::new(&text))
 }

@@ -64,6 +64,30 @@ pub fn print_simple(machines: &[MachineJson]) -> Result<(), Failure> {
     print(|out| simple(machines, out))
 }
 
+/// Prints rows below a header, left-aligned.
+pub fn print_columns<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Result<(), Failure> {
+    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+    print(|out| columns(&rows, out))
+}
+
+/// Lets `write` print while something arrives. A reader that has seen enough ends it, and that is no failure.
+pub fn print_lines(
+    write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>, sabakan_client::Error>,
+) -> Result<(), Failure> {
+    let mut refused = None;
+    print(|out| match write(out) {
+        Ok(written) => written,
+        Err(error) => {
+            refused = Some(error);
+            Ok(())
+        }
+    })?;
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
 /// Prints machines as a table for people.
 pub fn print_table(machines: &[MachineJson]) -> Result<(), Failure> {
     let table = table(machines);
@@ -150,11 +174,16 @@ fn simple(machines: &[MachineJson], out: &mut dyn Write) -> io::Result<()> {
         [spec.serial.clone(), spec.rack.to_string(), spec.role.clone(), state, first_ipv4, spec.bmc.kind.clone()]
     };
     let rows: Vec<[String; 6]> = std::iter::once(header).chain(machines.iter().map(row)).collect();
+    columns(&rows, out)
+}
+
+/// One space between columns, nothing after the last.
+fn columns<const N: usize>(rows: &[[String; N]], out: &mut dyn Write) -> io::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 5] = std::array::from_fn(width);
-    for [serial, rack, role, state, ipv4, bmc] in &rows {
-        let [a, b, c, d, e] = widths;
-        writeln!(out, "{serial:a$} {rack:b$} {role:c$} {state:d$} {ipv4:e$} {bmc}")?;
+    let widths: [usize; N] = std::array::from_fn(|column| if column + 1 == N { 0 } else { width(column) });
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        writeln!(out, "{}", cells.join(" "))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use sabakan_wire::flags::double_dashes;
 
 use crate::{
     config::{self, Flags, ServerConfig},
-    demo, logging, maintenance, reference, run,
+    demo, keys, logging, maintenance, reference, run,
 };
 
 /// Looks after every physical server of a data centre, from racking to scrapping.
@@ -38,6 +38,9 @@ enum Command {
     /// Check, copy and move stored data; the server must not be running on an embedded store
     #[command(subcommand)]
     Store(StoreCommand),
+    /// The keys that disk keys are sealed under; an embedded store must not be in use by a server
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Print a generated page of the documentation
     #[command(hide = true)]
     Reference {
@@ -50,6 +53,19 @@ enum Command {
 enum ConfigCommand {
     /// Validate flags and file, and print what they mean
     Check,
+}
+
+#[derive(Subcommand)]
+enum KeysCommand {
+    /// Show the ids of the keys in the key file
+    List,
+    /// Make a new key and seal every stored disk key under it
+    Rotate,
+    /// Drop a key that no stored disk key needs any more
+    Forget {
+        /// Its id
+        id: String,
+    },
 }
 
 #[derive(Subcommand)]
@@ -112,6 +128,14 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
                 StoreCommand::Check => maintenance::check(&config),
                 StoreCommand::Export { out } => maintenance::export(&config, &out),
                 StoreCommand::Import { input } => maintenance::import(&config, &input),
+            }
+        }
+        Some(Command::Keys(command)) => {
+            let config = load(cli.flags)?;
+            match command {
+                KeysCommand::List => keys::list(&config),
+                KeysCommand::Rotate => keys::rotate(&config),
+                KeysCommand::Forget { id } => keys::forget(&config, &id),
             }
         }
         Some(Command::Reference { page }) => {

@@ -30,6 +30,8 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         tempfile::Builder::new().prefix("sabakan-demo-").tempdir().context("cannot make a temporary directory")?;
     let mut config = cli::load(flags)?;
     config.data_dir = dir.path().to_owned();
+    // A demo seals nothing under a key that anybody needs afterwards.
+    config.key_file = dir.path().join("disk-keys.json");
     config.store = crate::config::StoreConfig::Embedded;
     take_free_ports(&mut config)?;
     cli::prepare(&config)?;

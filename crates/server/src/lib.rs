@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 mod demo;
 pub mod http;
+mod keys;
 pub mod limits;
 pub mod logging;
 mod maintenance;

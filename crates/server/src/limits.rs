@@ -29,6 +29,15 @@ pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Body of a registration: about 100,000 machines.
 pub const MACHINES_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Body that names a state: several times the longest word.
+pub const STATE_BYTES_MAX: usize = 128;
+
+/// Body that is the value of a label. Values are shorter; this is where reading ends.
+pub const LABEL_VALUE_BYTES_MAX: usize = 1_024;
+
+/// Body that is a date, white space included.
+pub const RETIRE_DATE_BYTES_MAX: usize = 1_024;
+
 /// Longest request id taken over from a caller. Longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
@@ -40,3 +49,19 @@ pub const MACHINES_PER_CHUNK: usize = 64;
 
 /// How long `/health` waits for the store.
 pub const HEALTH_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Event feeds at once. Each holds a watch on the store and, while it catches up, some megabytes.
+pub const FEEDS_MAX: usize = 256;
+
+/// How long an event feed may be silent. Below the 30 to 60 seconds after which proxies and firewalls give up on a connection.
+pub const FEED_SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// How long the reader of an event feed may take nothing.
+pub const FEED_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// How long a client may take nothing of an answer before its connection is closed. Longer than [`FEED_STALL_MAX`], so that a
+/// feed can still tell its reader why it ends.
+pub const WRITE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The same once the server was told to stop: nobody waits for a reader that is not there.
+pub const WRITE_PAUSE_STOPPING: Duration = Duration::from_secs(1);

@@ -1,5 +1,7 @@
 //! Pages of the documentation that are generated from the code, so that nothing is written twice.
 
+mod lifecycle;
+
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
@@ -19,6 +21,8 @@ pub enum Page {
     Keys,
     /// Kinds of errors.
     Errors,
+    /// States of machines and the arrows between them.
+    Lifecycle,
 }
 
 /// The text of a page.
@@ -32,6 +36,7 @@ pub fn page(page: Page) -> String {
         Page::Configuration => config::reference(),
         Page::Keys => keys_page(),
         Page::Errors => errors_page(),
+        Page::Lifecycle => lifecycle::page(),
     }
 }
 
@@ -55,7 +60,16 @@ fn errors_page() -> String {
             "The request is not well formed or a value is out of range. The text names the field.",
             "Correct the request.",
         ),
-        (ErrorKind::Forbidden, "Changes are not accepted from this address.", "Add the address to `--allow-ips`."),
+        (
+            ErrorKind::Unauthorized,
+            "The token that was shown is malformed, unknown or revoked.",
+            "Show another one, or none.",
+        ),
+        (
+            ErrorKind::Forbidden,
+            "Neither the address of the caller nor its token gives the right. The text says which role would.",
+            "Use a token of that role, or add the address to `--allow-ips`.",
+        ),
         (
             ErrorKind::NotFound,
             "There is no such thing; a search that means no machine answers this too.",
@@ -71,6 +85,11 @@ fn errors_page() -> String {
             ErrorKind::Conflict,
             "It collides with what is there, such as a serial that is registered.",
             "Look at what is there.",
+        ),
+        (
+            ErrorKind::Gone,
+            "The event feed was asked for history the store has forgotten.",
+            "Ask without `after`, which begins with a snapshot.",
         ),
         (
             ErrorKind::TooLarge,

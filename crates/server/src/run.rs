@@ -11,8 +11,12 @@ use std::{
 use anyhow::Context as _;
 use axum::{Router, middleware};
 use sabakan_domain::access::Policy;
-use sabakan_service::{Clock, Foundation, Tokens, seal::KeyRing, tasks::compactor};
-use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys};
+use sabakan_service::{
+    Clock, Crypts, Foundation, Tokens,
+    seal::KeyRing,
+    tasks::{compactor, retention},
+};
+use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys, repo::crypts};
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -21,7 +25,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::{
     config::{ListenAddress, ServerConfig, StoreConfig},
     http::{self, Listener, RequestIdHeader, TlsSource},
-    limits, rest,
+    limits,
+    rest::{self, FeedRoom},
 };
 
 /// The file of the embedded store in the data directory.
@@ -69,7 +74,14 @@ impl Server {
         }
         let store = open_store(config).await?;
         let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
-        let ring = Arc::new(KeyRing::open_or_create(&config.key_file, clock.now())?);
+        if !config.key_file.exists() && crypts::any(&*store.store(), &keys).await? {
+            anyhow::bail!(
+                "the store holds disk keys, but the key file {} they are sealed under is missing; restore it, or give the \
+                 right --key-file. With a new one no disk could be opened",
+                config.key_file.display()
+            );
+        }
+        let ring = KeyRing::open_or_create(&config.key_file, clock.now())?;
         let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool, host_name()).await?;
         let foundation = Arc::new(foundation);
         if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
@@ -79,8 +91,11 @@ impl Server {
             );
         }
         let machines = foundation.view.latest_known().machine_count();
+        let crypts = Crypts::new(Arc::clone(&foundation), ring, config.key_file.clone());
         let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
-        let app = rest::App::new(foundation, ring, policy);
+        let stop = CancellationToken::new();
+        let retained = Arc::clone(&foundation);
+        let app = rest::App::new(foundation, crypts, policy, FeedRoom::new(config.feeds, stop.clone()));
         let router = layers(rest::router(app), config);
 
         let plain = bind(&config.http, "http").await?;
@@ -93,7 +108,7 @@ impl Server {
             http: addresses(&plain)?,
             https: addresses(&secure)?,
             addresses_file: config.data_dir.join(ADDRESSES_FILE),
-            stop: CancellationToken::new(),
+            stop,
             tracker: TaskTracker::new(),
             store,
         };
@@ -109,6 +124,7 @@ impl Server {
             let watching = http::watch_files(certificate, limits::CERTIFICATE_LOOK_EVERY, server.stop.clone());
             server.tracker.spawn(watching);
         }
+        server.tracker.spawn(retention::run(retained, config.audit_retention_days, server.stop.clone()));
         if let OpenStore::Embedded(store) = &server.store {
             let store = Arc::clone(store) as Arc<dyn Store>;
             server.tracker.spawn(compactor::run(store, compactor::TICK, server.stop.clone()));
@@ -116,6 +132,11 @@ impl Server {
         server.announce()?;
         tracing::info!(http = ?server.http, https = ?server.https, machines, "serving");
         Ok(server)
+    }
+
+    /// The store below, for tests that do to it what no request can.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.store.store()
     }
 
     /// Stops accepting, lets requests under way finish within bounds, closes the store.

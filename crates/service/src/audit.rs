@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use jiff::civil::Date;
-use sabakan_store::repo::audit::{self, Logged};
+use sabakan_store::repo::audit;
+pub use sabakan_store::repo::audit::{Logged, Reading};
 
 use crate::{Foundation, ServiceError};
 
@@ -18,13 +18,8 @@ impl Audit {
         Audit { on }
     }
 
-    /// Entries of the UTC days from `since` to before `until`, oldest first, handed over page by page.
-    pub async fn list(
-        &self,
-        since: Option<Date>,
-        until: Option<Date>,
-        visit: impl FnMut(Vec<Logged>) + Send,
-    ) -> Result<(), ServiceError> {
-        Ok(audit::list(&*self.on.store, &self.on.keys, since, until, visit).await?)
+    /// The next entries of a reading, oldest first, and how to go on if there are more.
+    pub async fn page(&self, reading: Reading) -> Result<(Vec<Logged>, Option<Reading>), ServiceError> {
+        Ok(audit::page(&*self.on.store, &self.on.keys, reading).await?)
     }
 }

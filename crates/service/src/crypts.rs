@@ -1,25 +1,31 @@
 //! Disk keys: sealed before they are stored, opened when a machine asks, erased with a record of what was erased.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
 
 use sabakan_domain::{audit::Actor, crypt::DiskPath, words::Serial};
-use sabakan_store::repo::crypts::{self, StoredKey};
+use sabakan_store::{
+    StoreError,
+    repo::crypts::{self, StoredKey},
+};
 
 use crate::{
     Foundation, ServiceError,
-    seal::{KeyRing, SealedKey, SecretBytes},
+    seal::{KeyRing, SealError, SealedKey, SecretBytes},
 };
 
 /// Stores, fetches and erases disk keys.
 pub struct Crypts {
     on: Arc<Foundation>,
-    ring: Arc<KeyRing>,
+    ring: ArcSwap<KeyRing>,
+    ring_file: PathBuf,
 }
 
 impl Crypts {
-    /// Works on a foundation, sealing under the current key of a ring.
-    pub fn new(on: Arc<Foundation>, ring: Arc<KeyRing>) -> Crypts {
-        Crypts { on, ring }
+    /// Works on a foundation, sealing under the current key of a ring that was read from a file.
+    pub fn new(on: Arc<Foundation>, ring: KeyRing, ring_file: PathBuf) -> Crypts {
+        Crypts { on, ring: ArcSwap::from_pointee(ring), ring_file }
     }
 
     /// Stores a key. Refused for a machine that is leaving, and where a key is.
@@ -31,7 +37,8 @@ impl Crypts {
         key: &SecretBytes,
     ) -> Result<(), ServiceError> {
         let on = &self.on;
-        let sealed = self.ring.seal(serial, disk, key)?.to_bytes().into();
+        // Keys come seldom. Reading the file each time means that a rotated key is used at once, by every server.
+        let sealed = self.read_ring().await?.seal(serial, disk, key)?.to_bytes().into();
         crypts::put(&*on.store, &on.keys, &on.by(actor), serial, disk, &sealed).await?;
         tracing::info!(%serial, %disk, user = actor.name, "disk key stored");
         Ok(())
@@ -42,7 +49,25 @@ impl Crypts {
     pub async fn get(&self, serial: &Serial, disk: &DiskPath) -> Result<SecretBytes, ServiceError> {
         let on = &self.on;
         let stored = crypts::find(&*on.store, &on.keys, serial, disk).await?.ok_or(ServiceError::NotFound)?;
-        Ok(self.ring.open(serial, disk, &SealedKey::from_bytes(&stored)?)?)
+        let sealed = SealedKey::from_bytes(&stored)?;
+        let opened = self.ring.load().open(serial, disk, &sealed);
+        match opened {
+            // The keys were rotated since this server read them.
+            Err(SealError::UnknownKeyId { id }) => {
+                tracing::info!(%id, "a disk key is sealed under a key not seen before, reading the key file again");
+                Ok(self.read_ring().await?.open(serial, disk, &sealed)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    async fn read_ring(&self) -> Result<Arc<KeyRing>, ServiceError> {
+        let path = self.ring_file.clone();
+        let read = tokio::task::spawn_blocking(move || KeyRing::open_file(&path)).await;
+        let stopped = |_| StoreError::Unavailable { reason: "the server is stopping".to_owned() };
+        let ring = Arc::new(read.map_err(stopped)??);
+        self.ring.store(Arc::clone(&ring));
+        Ok(ring)
     }
 
     /// Deletes every key of a retiring machine, which makes it retired.

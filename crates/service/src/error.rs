@@ -10,7 +10,10 @@ use sabakan_domain::{
 };
 use sabakan_store::{StoreError, repo::ChangeError, repo::config::MachinesExist};
 
-use crate::{seal::SealError, token::NoRandomness};
+use crate::{
+    seal::{KeyRingError, SealError},
+    token::NoRandomness,
+};
 
 /// Why a use case did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +36,17 @@ pub enum ServiceError {
     /// It collides with what is there.
     #[error("{0}")]
     Conflict(String),
+    /// The history asked for is no longer in the store.
+    #[error(
+        "the changes after revision {requested} are no longer kept, the oldest to go on after is {oldest}; start again \
+         without `after`"
+    )]
+    Gone {
+        /// What was asked for.
+        requested: u64,
+        /// The oldest that can be asked for.
+        oldest: u64,
+    },
     /// More than the store takes at once.
     #[error("{0}")]
     TooLarge(String),
@@ -48,6 +62,9 @@ pub enum ServiceError {
     /// A disk key cannot be sealed or opened.
     #[error("the disk key cannot be sealed or opened")]
     Sealing(#[from] SealError),
+    /// The file with the keys that disk keys are sealed under cannot be used.
+    #[error("the key file cannot be used")]
+    KeyFile(#[from] KeyRingError),
     /// A token cannot be made.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),

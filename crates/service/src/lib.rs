@@ -6,6 +6,7 @@ mod clock;
 mod config;
 mod crypts;
 mod error;
+mod feed;
 mod machines;
 pub mod seal;
 pub mod tasks;
@@ -14,11 +15,12 @@ mod tokens;
 
 use std::sync::Arc;
 
-pub use audit::Audit;
+pub use audit::{Audit, Logged, Reading};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use config::Config;
 pub use crypts::Crypts;
 pub use error::{ServiceError, error_chain};
+pub use feed::{Change, EventStream, FeedEvent, Feeds};
 pub use machines::Machines;
 use sabakan_domain::{audit::Actor, ipam::OutsidePool};
 use sabakan_store::{

@@ -37,16 +37,18 @@ use crate::{
 pub struct Patience {
     /// Whether an unanswered call may simply be made again.
     pub repeatable: bool,
-    /// No further attempt begins after this time, once every member was asked.
+    /// No further attempt begins after this time.
     pub window: Duration,
+    /// Whether every member is asked, however long that takes.
+    pub whole_round: bool,
 }
 
 /// Reads, and writes that may happen twice without harm.
-pub const REPEATABLE: Patience = Patience { repeatable: true, window: limits::FAILOVER_MAX };
+pub const REPEATABLE: Patience = Patience { repeatable: true, window: limits::FAILOVER_MAX, whole_round: false };
 /// Writes that must not happen twice.
-pub const ONCE: Patience = Patience { repeatable: false, window: limits::FAILOVER_MAX };
+pub const ONCE: Patience = Patience { repeatable: false, window: limits::FAILOVER_MAX, whole_round: false };
 /// Every member is asked once.
-pub const ONE_ROUND: Patience = Patience { repeatable: true, window: Duration::ZERO };
+pub const ONE_ROUND: Patience = Patience { repeatable: true, window: Duration::ZERO, whole_round: true };
 
 type Token = MetadataValue<Ascii>;
 
@@ -230,7 +232,8 @@ impl Cluster {
             };
             self.leave(index, &status);
             attempts += 1;
-            if !repeat || (attempts >= self.members.len() && began.elapsed() >= patience.window) {
+            let round_done = !patience.whole_round || attempts >= self.members.len();
+            if !repeat || (round_done && began.elapsed() >= patience.window) {
                 return Err(failure);
             }
             if attempts % self.members.len() == 0 {

@@ -58,7 +58,7 @@ impl EtcdStore {
                 hint: HINT,
             },
         };
-        let patience = Patience { repeatable: true, window: config.connect_timeout };
+        let patience = Patience { repeatable: true, window: config.connect_timeout, whole_round: true };
         store.read_head(patience).await.map_err(|failure| match failure {
             Failure::NotProcessed(reason) | Failure::Unanswered(reason) => {
                 let seconds = config.connect_timeout.as_secs_f64();

@@ -126,6 +126,10 @@ impl Keys {
         format!("{}{serial}", self.states_prefix)
     }
 
+    pub(crate) fn all_published(&self) -> String {
+        self.states_prefix.clone()
+    }
+
     pub(crate) fn crypts(&self, serial: &Serial) -> String {
         self.key(&format!("crypts/{serial}/"))
     }

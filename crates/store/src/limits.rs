@@ -93,3 +93,9 @@ pub const IMPORT_TXN_BYTES: usize = 4 * 1024 * 1024;
 
 /// Longest line of an export file. JSON makes at most six bytes of one, and a key stands beside the value.
 pub const EXPORT_LINE_BYTES_MAX: usize = 7 * VALUE_BYTES_MAX;
+
+/// Machines a feed remembers as it saw them last, about 1.5 KB each. More change so rarely that reading them costs little.
+pub const FEED_SEEN_MAX: usize = 256;
+
+/// Longest detail of an audit entry. An entry stays a value the store takes, whatever the change was.
+pub const AUDIT_DETAIL_BYTES_MAX: usize = 512 * 1024;

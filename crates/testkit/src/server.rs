@@ -1,15 +1,17 @@
 //! A server in the test's own process, on port 0, with its own store and a clock the test moves.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use sabakan::{
     config::{EtcdSettings, ServerConfig, StoreConfig},
     logging::LogConfig,
+    rest::FeedBounds,
     run::Server,
 };
 use sabakan_client::Client;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 use sabakan_service::FakeClock;
+use sabakan_store::{Range, Revision};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -72,6 +74,27 @@ impl TestServer {
         self.boot();
     }
 
+    /// Starts it again on the same store, its configuration adjusted; why it did not start otherwise.
+    pub fn restart_with(&mut self, adjust: impl FnOnce(&mut ServerConfig)) -> Result<(), String> {
+        self.halt();
+        adjust(&mut self.config);
+        self.try_boot()
+    }
+
+    /// Everything that is stored, read past the services.
+    pub fn dump(&self) -> BTreeMap<String, Vec<u8>> {
+        let (runtime, server) = (self.runtime.as_ref().expect("running"), self.server.as_ref().expect("running"));
+        let (store, mut all, mut range) = (server.store(), BTreeMap::new(), Range::first("/"));
+        loop {
+            let page = runtime.block_on(store.list(range.clone())).expect("the store lists");
+            range.after = page.items.last().map(|kv| kv.key.clone());
+            all.extend(page.items.into_iter().map(|kv| (kv.key, kv.value.to_vec())));
+            if !page.more {
+                return all;
+            }
+        }
+    }
+
     /// Where it serves, `http://127.0.0.1:port`.
     pub fn url(&self) -> String {
         let server = self.server.as_ref().expect("running");
@@ -98,12 +121,24 @@ impl TestServer {
         &self.dir
     }
 
+    /// Makes the store forget what happened before a revision.
+    pub fn compact(&self, revision: u64) {
+        let (runtime, server) = (self.runtime.as_ref().expect("running"), self.server.as_ref().expect("running"));
+        let store = server.store();
+        runtime.block_on(store.compact(Revision(revision))).expect("compacted");
+    }
+
     fn boot(&mut self) {
+        self.try_boot().unwrap_or_else(|error| panic!("the server did not start: {error}"));
+    }
+
+    fn try_boot(&mut self) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let server = runtime.block_on(Server::start(&self.config, self.clock.clone()));
-        self.server = Some(server.unwrap_or_else(|error| panic!("the server did not start: {error:#}")));
+        self.server = Some(server.map_err(|error| format!("{error:#}"))?);
         self.runtime = Some(runtime);
+        Ok(())
     }
 
     fn halt(&mut self) {
@@ -141,6 +176,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         outside_pool: OutsidePool::Refuse,
         log: LogConfig::default(),
         request_id_header: "x-cybozu-request-id".parse().expect("a header"),
+        feeds: FeedBounds::default(),
         without_effect: Vec::new(),
     }
 }

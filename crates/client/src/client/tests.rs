@@ -52,6 +52,25 @@ fn requests_say_who_asks() {
 }
 
 #[test]
+fn requests_show_the_token_and_nobody_else_does() {
+    let (url, request) = fake::answer(200, "{}");
+    let options = ClientOptions { token: Some(BearerToken::new("sbk_id_secret\n")), ..ClientOptions::default() };
+    let client = Client::with_options(&url, &options).unwrap();
+    client.get_dhcp().unwrap();
+    let request = request.join().unwrap();
+    assert!(request.contains("authorization: Bearer sbk_id_secret\r\n"), "{request}");
+    assert!(!format!("{options:?}{client:?}").contains("secret"));
+    for wrong in ["", "\n", "a b", "a\nb", "tökén"] {
+        let options = ClientOptions { token: Some(BearerToken::new(wrong)), ..ClientOptions::default() };
+        let error = Client::with_options(&url, &options).unwrap_err().to_string();
+        assert_eq!(
+            error, "the request cannot be sent: the token is empty or has characters that no token has",
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
 fn refusals_carry_status_kind_and_text() {
     let body = r#"{"error":"serial a is already registered","request_id":"r1","status":409,"kind":"conflict"}"#;
     let (url, _request) = fake::answer(409, body);

@@ -24,7 +24,7 @@ pub fn answers(answers: Vec<(u16, String)>) -> (String, JoinHandle<Vec<String>>)
     (url, server)
 }
 
-fn read_request(stream: &mut TcpStream) -> String {
+pub fn read_request(stream: &mut TcpStream) -> String {
     let mut request = Vec::new();
     let mut byte = [0];
     while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {

@@ -167,6 +167,51 @@ fn environment_names_the_server_and_the_flag_wins() {
 }
 
 #[test]
+fn the_token_comes_from_a_file_or_the_environment() {
+    let (url, server) = fake::answers(vec![(200, "{}".into()); 4]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "from-file\n").unwrap();
+    let name = file.path().to_str().unwrap();
+    let get = |token: &str, args: &[&str]| {
+        let all = ["--server", &url, "dhcp", "get"].into_iter().chain(args.iter().copied());
+        let output = command(all).env("SABAKAN_TOKEN", token).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    get("from-environment", &[]);
+    get("from-environment", &["--token-file", name]);
+    get("", &["-token-file", name]);
+    get("", &[]);
+    let requests = server.join().unwrap();
+    let shown: Vec<_> = requests
+        .iter()
+        .map(|request| request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")))
+        .collect();
+    assert_eq!(shown, [Some("from-environment"), Some("from-file"), Some("from-file"), None]);
+}
+
+#[test]
+fn one_machine_that_stays_does_not_keep_the_others() {
+    let one = MACHINE.replace(r#""serial":"a""#, r#""serial":"b""#);
+    let refusal = error_body("non-retired machine cannot be deleted: Internal Server Error", 500, "refused");
+    let answers = vec![(200, format!("[{MACHINE},{one}]")), refusal, (200, String::new())];
+    let (url, server) = fake::answers(answers);
+    let outcome = sabactl(["--server", &url, "machines", "remove", "--state", "retired"], "");
+    let expected = "\
+a is not removed: Internal Server Error: non-retired machine cannot be deleted: Internal Server Error
+Error: 1 of 2 machines are not removed
+";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (5, "removed b\n", expected));
+    let requests = server.join().unwrap();
+    let lines: Vec<_> = requests.iter().map(|request| request.lines().next().unwrap()).collect();
+    let expected = [
+        "GET /api/v1/machines?state=retired HTTP/1.1",
+        "DELETE /api/v1/machines/a HTTP/1.1",
+        "DELETE /api/v1/machines/b HTTP/1.1",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn reader_that_has_seen_enough_is_no_failure() {
     let (url, server) = fake::answers(vec![(200, list(1000))]);
     let args = ["--server", &url, "machines", "get"];

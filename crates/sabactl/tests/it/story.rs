@@ -74,6 +74,111 @@ w1       1    worker uninitialized 10.69.0.196 iDRAC-9
 }
 
 #[test]
+fn a_machine_is_used_and_retired_on_the_embedded_store() {
+    a_machine_is_used_and_retired(Backend::Embedded);
+}
+
+#[test]
+fn a_machine_is_used_and_retired_on_etcd() {
+    a_machine_is_used_and_retired(Backend::Etcd);
+}
+
+fn a_machine_is_used_and_retired(backend: Backend) {
+    let server = TestServer::start(backend);
+    server.client().put_ipam(&fixtures::ipam()).expect("ipam");
+    server.client().create_machines(&fixtures::workers(3, 0)).expect("registered");
+    let (one, two, three) = ("w00000-000000", "w00000-000001", "w00000-000002");
+    let url = server.url();
+    let run = |args: &[&str]| sabactl(["--server", &url].into_iter().chain(args.iter().copied()), "");
+    let fine = |args: &[&str], stdout: &str| {
+        let outcome = run(args);
+        assert_eq!((outcome.code, outcome.stderr.as_str(), outcome.stdout.as_str()), (0, "", stdout), "{args:?}");
+    };
+    let fails = |args: &[&str], code: i32, text: &str| {
+        let outcome = run(args);
+        assert_eq!((outcome.code, outcome.stderr.lines().next()), (code, Some(text)), "{args:?}");
+    };
+    fine(&["machines", "get-state", one], "uninitialized\n");
+    fine(&["machines", "set-state", one, "HEALTHY"], "");
+    fine(&["machines", "get-state", one], "healthy\n");
+    let forbidden = "Error: Internal Server Error: transition from [ healthy ] to [ uninitialized ] is forbidden: Internal Server Error";
+    fails(&["machines", "set-state", one, "uninitialized"], 5, forbidden);
+    fine(&["machines", "set-state", "--force", one, "uninitialized"], "");
+    fails(&["machines", "set-state", one, "asleep"], 4, "Error: Bad Request: invalid request: invalid state: asleep");
+    fails(&["machines", "get-state", "nobody"], 14, "Error: Not Found: requested resource is not found");
+    fine(&["machines", "set-label", one, "slot", "u7"], "");
+    fine(&["machines", "set-label", one, "empty", ""], "");
+    fine(&["machines", "remove-label", one, "empty"], "");
+    fails(&["machines", "remove-label", one, "empty"], 14, "Error: Not Found: requested resource is not found");
+    fine(&["machines", "set-retire-date", one, "2031-02-28"], "");
+    let machine = &server.client().list_machines(&Default::default()).expect("machines")[0].spec;
+    assert_eq!(machine.retire_date, "2031-02-28T00:00:00Z");
+    assert_eq!(machine.labels.as_ref().and_then(|labels| labels.get("slot")).map(String::as_str), Some("u7"));
+
+    server.client().put_key(one, "disk", b"the key").expect("a key");
+    fails(&["crypts", "delete", one], 1, "Error: use --force explicitly");
+    fails(
+        &["crypts", "delete", "--force", one],
+        5,
+        "Error: Internal Server Error: machine is not retiring: Internal Server Error",
+    );
+    let outcome = run(&["machines", "remove", "--state", "retired"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "", "No machine is retired.\n"));
+    for serial in [one, two] {
+        fine(&["machines", "set-state", serial, "retiring"], "");
+        fine(&["crypts", "delete", "-force", serial], "");
+        fine(&["machines", "get-state", serial], "retired\n");
+    }
+    fine(&["machines", "remove", "--state", "retired"], &format!("removed {one}\nremoved {two}\n"));
+    let left = server.client().list_machines(&Default::default()).expect("machines");
+    assert_eq!(left.iter().map(|machine| machine.spec.serial.as_str()).collect::<Vec<_>>(), [three]);
+
+    let all = run(&["logs"]).stdout;
+    assert!(
+        all.contains(&format!("Nov 15 00:00:00.000 operator@127.0.0.1 machines/{one} put-label detail:slot/u7\n")),
+        "{all}"
+    );
+    assert!(all.contains(&format!("crypts/{one} delete detail:disk sha256:")), "{all}");
+    assert_eq!(run(&["log", "20261115"]).stdout, all, "all of it is of this day");
+    fine(&["logs", "20261116"], "");
+    fine(&["logs", "20261114", "20261115"], "");
+    let lines = run(&["logs", "--json", "20261101", "20261201"]).stdout;
+    assert_eq!(lines.lines().count(), all.lines().count());
+    let entry: Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&entry["action"], &entry["instance"]), (&json!("delete"), &json!(two)));
+}
+
+#[test]
+fn tokens_are_made_used_and_revoked() {
+    let server = TestServer::start(Backend::Embedded);
+    let url = server.url();
+    let run = |args: &[&str]| sabactl(["--server", &url].into_iter().chain(args.iter().copied()), "");
+    let created = run(&["tokens", "create", "--role", "read", "alice"]);
+    assert_eq!((created.code, created.stderr.as_str(), created.stdout.lines().count()), (0, "", 1));
+    let id = created.stdout.split('_').nth(1).expect("an id").to_owned();
+    let list = run(&["tokens", "list"]).stdout;
+    let begin = format!(
+        "{:width$} Role Created              Name\n{id} read 2026-11-15T00:00:00Z alice\n",
+        "ID",
+        width = id.len()
+    );
+    assert_eq!(list, begin);
+    let file = server.dir().path().join("alice.token");
+    fs::write(&file, &created.stdout).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    // From an allowed address a token takes no right away.
+    let logs = run(&["--token-file", file, "logs"]);
+    assert_eq!((logs.code, logs.stdout.lines().count()), (0, 1), "{}", logs.stderr);
+    assert_eq!(run(&["tokens", "revoke", &id]).code, 0);
+    let refused = run(&["logs", "--token-file", file]);
+    assert_eq!(refused.code, 4);
+    let text = "Error: Unauthorized: unauthorized: the token is malformed, unknown or revoked";
+    assert!(refused.stderr.starts_with(text) && refused.stderr.contains("--token-file"), "{}", refused.stderr);
+    let missing = run(&["--token-file", "/nonexistent/token", "logs"]);
+    assert_eq!((missing.code, missing.stderr.as_str()), (1, "Error: /nonexistent/token: No such file or directory\n"));
+}
+
+#[test]
 fn thousands_are_sent_in_batches() {
     let server = TestServer::start(Backend::Embedded);
     server.client().put_ipam(&fixtures::wide_ipam()).expect("ipam");
@@ -93,7 +198,7 @@ fn what_etcd_does_not_take_at_once_comes_with_advice() {
     let refused = sabactl(create, &machines);
     assert_eq!(refused.code, 4, "{}", refused.stderr);
     assert!(refused.stderr.contains("--max-txn-ops") && refused.stderr.contains("--batch-size"), "{}", refused.stderr);
-    let accepted = sabactl(create.into_iter().chain(["--batch-size", "100"]), &machines);
+    let accepted = sabactl(create.into_iter().chain(["--batch-size", "50"]), &machines);
     assert_eq!(accepted.code, 0, "{}", accepted.stderr);
     assert_eq!(server.client().list_machines(&Default::default()).expect("machines").len(), 300);
 }

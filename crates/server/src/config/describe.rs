@@ -31,6 +31,7 @@ pub fn describe(config: &ServerConfig) -> String {
         outside_pool,
         log,
         request_id_header,
+        feeds: _,
         without_effect,
     } = config;
     let mut lines = Lines::default();

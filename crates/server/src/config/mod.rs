@@ -22,7 +22,10 @@ use std::path::PathBuf;
 use axum::http::HeaderName;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 
-use crate::logging::{LogConfig, UnknownWord};
+use crate::{
+    logging::{LogConfig, UnknownWord},
+    rest::FeedBounds,
+};
 
 pub use self::{
     describe::describe,
@@ -74,6 +77,8 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// The header that carries a request's id from one service of a site to the next.
     pub request_id_header: HeaderName,
+    /// The bounds of event feeds; nobody sets them.
+    pub feeds: FeedBounds,
     /// Settings that are understood but do nothing yet, as people wrote them.
     pub without_effect: Vec<String>,
 }
@@ -139,6 +144,7 @@ impl ServerConfig {
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             log: log(from),
             request_id_header: request_id_header(from),
+            feeds: FeedBounds::default(),
             without_effect: without_effect(from),
         }
     }

@@ -77,14 +77,18 @@ allow-ips:
 - 127.0.0.1/32
 - \"::1/128\"
 allow-outside-pool: false
+audit-retention-days: 60
 data-dir: ./sabakan-data
 etcd-prefix: /sabakan/
 http:
 - 127.0.0.1:8888
 https:
 - 127.0.0.1:8443
+key-file: ./sabakan-data/disk-keys.json
 log-format: plain
 log-level: info
+require-token: false
+states-prefix: /states/
 # The store is the embedded one, in data-dir.
 ";
     assert_eq!(describe(&config), expected);

@@ -15,7 +15,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use super::Peer;
+use super::{
+    Peer,
+    stall::{Patience, StallGuard},
+};
 use crate::limits;
 
 /// Where connections come in.
@@ -74,7 +77,7 @@ async fn connection(
     let Some(tls) = tls else { return http1(stream, Peer(peer, false), router, stop).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME_MAX, tls.accept(stream)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            http2(stream, Peer(peer, true), router, stop).await
+            http2(stream, Peer(peer, true), router, stop).await;
         }
         Ok(Ok(stream)) => http1(stream, Peer(peer, true), router, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, %peer, "tls handshake failed"),
@@ -100,6 +103,12 @@ macro_rules! drive {
     }};
 }
 
+/// Nobody keeps a connection by reading nothing.
+fn guarded<S: AsyncRead + AsyncWrite + Unpin>(stream: S, stop: &CancellationToken) -> TokioIo<StallGuard<S>> {
+    let patience = Patience { running: limits::WRITE_PAUSE_MAX, stopping: limits::WRITE_PAUSE_STOPPING };
+    TokioIo::new(StallGuard::new(stream, patience, stop.clone()))
+}
+
 async fn http1<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -107,7 +116,7 @@ where
     let service = service_fn(move |request| answer(router.clone(), peer, request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
-    drive!(builder.serve_connection(TokioIo::new(stream), service), stop, peer);
+    drive!(builder.serve_connection(guarded(stream, &stop), service), stop, peer);
 }
 
 async fn http2<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
@@ -120,7 +129,7 @@ where
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(limits::HEADER_TIME_MAX))
         .keep_alive_timeout(limits::HANDSHAKE_TIME_MAX);
-    drive!(builder.serve_connection(TokioIo::new(stream), service), stop, peer);
+    drive!(builder.serve_connection(guarded(stream, &stop), service), stop, peer);
 }
 
 async fn answer(

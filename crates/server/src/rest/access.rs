@@ -63,9 +63,10 @@ fn judge(app: &App, request: &Request, caller: &Caller, plain: bool) -> Result<(
     let path = request.uri().path();
     let Some(deed) = deed(request.method(), path, request.uri().query()) else { return Ok(()) };
     let touches_keys = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys);
-    // Keys do not travel in the clear, except inside this machine.
+    // Keys do not travel in the clear, except inside this machine. Not 404, as the older service says: a machine takes that as
+    // leave to format its disk.
     if touches_keys && plain && !caller.ip.is_some_and(|ip| ip.is_loopback()) {
-        return Err(ApiError::new(ErrorKind::NotFound, ""));
+        return Err(ApiError::new(ErrorKind::Forbidden, "disk keys are served over HTTPS"));
     }
     permits(deed, caller, &app.policy).map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
 }

@@ -70,7 +70,9 @@ impl ApiError {
             ErrorKind::MethodNotAllowed => "method not allowed".to_owned(),
             ErrorKind::Conflict => format!("conflicted: {reason}"),
             ErrorKind::Refused | ErrorKind::Internal => format!("{reason}: Internal Server Error"),
-            ErrorKind::TooLarge | ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => reason.clone(),
+            ErrorKind::Gone | ErrorKind::TooLarge | ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => {
+                reason.clone()
+            }
         }
     }
 
@@ -109,11 +111,12 @@ impl From<ServiceError> for ApiError {
             ServiceError::KeysExist => ApiError::new(ErrorKind::Invalid, reason),
             ServiceError::Forbidden(_) => ApiError::new(ErrorKind::Forbidden, reason),
             ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),
+            ServiceError::Gone { .. } => ApiError::new(ErrorKind::Gone, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
             ServiceError::Busy => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Unavailable(_) => ApiError { kind: ErrorKind::Unavailable, reason, cause },
             ServiceError::OutcomeUnknown(_) => ApiError { kind: ErrorKind::OutcomeUnknown, reason, cause },
-            ServiceError::Sealing(_) | ServiceError::Randomness(_) => {
+            ServiceError::Sealing(_) | ServiceError::KeyFile(_) | ServiceError::Randomness(_) => {
                 ApiError { kind: ErrorKind::Internal, reason, cause }
             }
             ServiceError::Internal(_) => ApiError { kind: ErrorKind::Internal, reason, cause },

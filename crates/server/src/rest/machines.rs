@@ -93,8 +93,8 @@ pub async fn remove(
     Ok(StatusCode::OK)
 }
 
-/// `DELETE` without a serial.
-pub async fn remove_nothing() -> ApiError {
+/// A path without a serial where one belongs.
+pub async fn no_serial() -> ApiError {
     ApiError::invalid("serial is empty")
 }
 

@@ -5,7 +5,12 @@ mod body;
 mod config;
 mod crypts;
 mod error;
+mod events;
+mod labels;
+mod logs;
 mod machines;
+mod retire_date;
+mod state;
 mod system;
 mod tokens;
 
@@ -14,11 +19,12 @@ use std::{future::Future, sync::Arc};
 pub use access::Actor;
 use axum::{
     Extension, Router, middleware,
-    routing::{delete, get},
+    routing::{any, delete, get},
 };
 pub use error::ApiError;
+pub use events::{FeedBounds, FeedRoom};
 use sabakan_domain::access::Policy;
-use sabakan_service::{Audit, Config, Crypts, Foundation, Machines, ServiceError, Tokens, seal::KeyRing};
+use sabakan_service::{Audit, Config, Crypts, Feeds, Foundation, Machines, ServiceError, Tokens};
 use sabakan_wire::rest::{ErrorKind, paths};
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -33,19 +39,23 @@ pub struct App {
     crypts: Arc<Crypts>,
     audit: Arc<Audit>,
     tokens: Arc<Tokens>,
+    feeds: Arc<Feeds>,
+    feed_room: Arc<FeedRoom>,
     foundation: Arc<Foundation>,
     policy: Arc<Policy>,
 }
 
 impl App {
     /// Everything handlers need, on one foundation.
-    pub fn new(foundation: Arc<Foundation>, ring: Arc<KeyRing>, policy: Policy) -> App {
+    pub fn new(foundation: Arc<Foundation>, crypts: Crypts, policy: Policy, feed_room: FeedRoom) -> App {
         App {
             config: Arc::new(Config::new(Arc::clone(&foundation))),
             machines: Arc::new(Machines::new(Arc::clone(&foundation))),
-            crypts: Arc::new(Crypts::new(Arc::clone(&foundation), ring)),
+            crypts: Arc::new(crypts),
             audit: Arc::new(Audit::new(Arc::clone(&foundation))),
             tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
+            feeds: Arc::new(Feeds::new(Arc::clone(&foundation))),
+            feed_room: Arc::new(feed_room),
             foundation,
             policy: Arc::new(policy),
         }
@@ -64,6 +74,8 @@ impl App {
         (name = "machines", description = "Registered servers"),
         (name = "config", description = "How addresses are assigned"),
         (name = "crypts", description = "Keys of encrypted disks; HTTPS, or plain HTTP from this machine"),
+        (name = "logs", description = "Who changed what: the audit log"),
+        (name = "events", description = "What changes, as it changes"),
         (name = "tokens", description = "Access tokens"),
         (name = "system", description = "The server itself"),
     ),
@@ -77,6 +89,11 @@ fn parts() -> (Router<App>, OpenApi) {
         .routes(routes!(config::get_dhcp, config::put_dhcp))
         .routes(routes!(machines::list, machines::register))
         .routes(routes!(machines::get, machines::remove))
+        .routes(routes!(state::get, state::put))
+        .routes(routes!(labels::put, labels::remove))
+        .routes(routes!(retire_date::put))
+        .routes(routes!(logs::list))
+        .routes(routes!(events::follow))
         .routes(routes!(crypts::put, crypts::get))
         .routes(routes!(crypts::delete))
         .routes(routes!(tokens::create, tokens::list))
@@ -100,14 +117,29 @@ pub fn router(app: App) -> Router {
     router
         .route(paths::IPAM_ALIAS, get(config::get_ipam).put(config::put_ipam))
         // Paths without a serial: a list for readers, a machine without a name for removers.
-        .route(paths::MACHINES, delete(machines::remove_nothing))
-        .route("/api/v1/machines/", get(machines::list).post(machines::register).delete(machines::remove_nothing))
+        .route(paths::MACHINES, delete(machines::no_serial))
+        .route("/api/v1/machines/", get(machines::list).post(machines::register).delete(machines::no_serial))
+        .merge(incomplete())
         .route(paths::OPENAPI, get(system::openapi))
         .layer(Extension(system::DocumentText(text)))
         .fallback(async || ApiError::new(ErrorKind::NotFound, ""))
         .method_not_allowed_fallback(async || ApiError::new(ErrorKind::MethodNotAllowed, ""))
         .layer(middleware::from_fn_with_state(app.clone(), access::check))
         .with_state(app)
+}
+
+/// Paths that name too little or too much: their clients are told so instead of "not found", which they would take for the answer
+/// about a machine.
+fn incomplete() -> Router<App> {
+    let mut router = Router::new();
+    for path in [paths::STATE, "/api/v1/state/", paths::RETIRE_DATE, "/api/v1/retire-date/"] {
+        router = router.route(path, any(machines::no_serial));
+    }
+    let labels = ["", "/", "/{serial}", "/{serial}/", "/{serial}/{name}/", "/{serial}/{name}/{*rest}"];
+    for rest in labels {
+        router = router.route(&format!("{}{rest}", paths::LABELS), any(labels::unnamed));
+    }
+    router
 }
 
 /// Runs the work for a read, within bounds.

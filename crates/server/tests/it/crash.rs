@@ -85,7 +85,7 @@ fn verify(client: &Client, acknowledged: &[u32], tried: u32) {
     }
 }
 
-fn kill(id: u32) {
+pub fn kill(id: u32) {
     let sent = std::process::Command::new("kill").args(["-KILL", &id.to_string()]).status().expect("kill runs");
     assert!(sent.success());
 }

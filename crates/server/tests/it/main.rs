@@ -1,7 +1,9 @@
 //! The program as its users meet it: started, stopped, killed, configured, its data moved.
 
 mod crash;
+mod crash_changes;
 mod founding;
+mod keys;
 mod program;
 mod store;
 mod tls;

@@ -1,3 +1,4 @@
 //! Background work. A task wakes, re-reads what it needs and takes the next step from there.
 
 pub mod compactor;
+pub mod retention;

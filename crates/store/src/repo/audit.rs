@@ -12,10 +12,10 @@ use std::{
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use sabakan_domain::audit::{Actor, AuditEntry, Category};
 
-use super::{ChangeError, change};
 use crate::{
     Compare, KeyValue, Op, Range, Revision, Store, StoreError, Txn,
     keys::Keys,
+    limits,
     records::{self, AuditRecord},
 };
 
@@ -63,7 +63,7 @@ impl By {
             category,
             instance,
             action: action.to_owned(),
-            detail,
+            detail: bounded(detail),
         };
         let key = format!("{}{}/{:016x}", keys.audit(), day_text(day_of(self.now)), next_id(self.now));
         txn.when.push(Compare::Missing(key.clone()));
@@ -71,32 +71,62 @@ impl By {
     }
 }
 
-/// Entries of the days from `since` to before `until`, page by page: `visit` gets each page in order.
-pub async fn list(
+/// Which entries a reader wants, and how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// From this day on.
+    pub since: Option<Date>,
+    /// Before this day.
+    pub until: Option<Date>,
+    /// Key of the last entry read.
+    after: Option<String>,
+}
+
+impl Reading {
+    /// Entries of the UTC days from `since` to before `until`, from the first.
+    pub fn new(since: Option<Date>, until: Option<Date>) -> Reading {
+        Reading { since, until, after: None }
+    }
+}
+
+/// The next entries, oldest first, and how to go on if there are more. Pages are not read at one revision: entries are never
+/// changed, and a reader that takes its time would otherwise fail when that revision is compacted.
+pub async fn page(
     store: &dyn Store,
     keys: &Keys,
-    since: Option<Date>,
-    until: Option<Date>,
-    mut visit: impl FnMut(Vec<Logged>),
-) -> Result<(), StoreError> {
+    reading: Reading,
+) -> Result<(Vec<Logged>, Option<Reading>), StoreError> {
     let prefix = keys.audit();
-    // Keys sort by day: everything after the last possible key of the day before.
-    let mut range = Range::first(prefix.clone());
-    range.after = since.map(|day| format!("{prefix}{}", day_text(day)));
-    let end = until.map(|day| format!("{prefix}{}", day_text(day)));
-    loop {
-        let page = store.list(range.clone()).await?;
-        let done = |kv: &KeyValue| end.as_ref().is_some_and(|end| kv.key >= *end);
-        let reached = page.items.iter().any(done);
-        let wanted = page.items.iter().filter(|kv| !done(kv));
-        visit(wanted.map(decode).collect::<Result<_, _>>()?);
-        match page.items.last() {
-            Some(last) if page.more && !reached => {
-                range = Range { after: Some(last.key.clone()), at: Some(page.revision), ..range };
-            }
-            _ => return Ok(()),
+    // Keys sort by day, and the bare day sorts before all of its keys.
+    let bound = |day: Date| format!("{prefix}{}", day_text(day));
+    let after = reading.after.clone().or(reading.since.map(bound));
+    let end = reading.until.map(bound);
+    let page = store.list(Range { after, ..Range::first(prefix.clone()) }).await?;
+    let wanted = |kv: &&KeyValue| end.as_ref().is_none_or(|end| kv.key < *end);
+    let kept: Vec<&KeyValue> = page.items.iter().take_while(wanted).collect();
+    let whole = kept.len() == page.items.len();
+    let entries = kept.into_iter().filter_map(|kv| readable(decode(kv))).collect();
+    let last = page.items.last().filter(|_| page.more && whole);
+    Ok((entries, last.map(|kv| Reading { after: Some(kv.key.clone()), ..reading })))
+}
+
+/// One entry that cannot be read, such as a kind only the older service knows, does not take the others away.
+fn readable(entry: Result<Logged, StoreError>) -> Option<Logged> {
+    entry.inspect_err(|error| tracing::warn!(%error, "an audit entry cannot be read and is left out")).ok()
+}
+
+/// Cuts a detail that no value could hold, and says so: the serials of tens of thousands of machines at once.
+fn bounded(mut detail: String) -> String {
+    if detail.len() > limits::AUDIT_DETAIL_BYTES_MAX {
+        let lines = detail.lines().count();
+        let mut end = limits::AUDIT_DETAIL_BYTES_MAX;
+        while !detail.is_char_boundary(end) {
+            end -= 1;
         }
+        detail.truncate(end);
+        detail.push_str(&format!("\n(cut; {lines} lines in all)"));
     }
+    detail
 }
 
 /// Reads an entry.
@@ -104,23 +134,24 @@ pub(crate) fn decode(kv: &KeyValue) -> Result<Logged, StoreError> {
     Ok(Logged { revision: kv.create_revision, entry: records::decode::<AuditRecord, _>(kv)? })
 }
 
-/// Forgets entries of days before `oldest`, a bounded number at a time; how many are gone.
+/// Forgets entries of days before `oldest`, a bounded number at a time; how many are gone. Records of erased keys stay: they are
+/// what proves, years later, that data is gone.
 pub async fn forget_before(store: &dyn Store, keys: &Keys, oldest: Date) -> Result<usize, StoreError> {
     let end = format!("{}{}", keys.audit(), day_text(oldest));
-    let mut gone = 0;
+    let (mut gone, mut after) = (0, None);
     loop {
-        let page = store.list(Range { limit: FORGET_AT_ONCE, ..Range::first(keys.audit()) }).await?;
-        let old: Vec<String> = page.items.into_iter().map(|kv| kv.key).filter(|key| *key < end).collect();
-        if old.is_empty() {
-            return Ok(gone);
-        }
-        gone += old.len();
-        let forget = || async { Ok((Txn { when: vec![], then: old.iter().cloned().map(Op::Delete).collect() }, ())) };
-        match change::<(), std::convert::Infallible, _>(store, forget).await {
-            Ok(()) => {}
-            Err(ChangeError::Store(error)) => return Err(error),
-            Err(ChangeError::NotFound | ChangeError::Refused(_)) => return Ok(gone),
-        }
+        let page = store.list(Range { limit: FORGET_AT_ONCE, after, ..Range::first(keys.audit()) }).await?;
+        let old: Vec<&KeyValue> = page.items.iter().filter(|kv| kv.key < end).collect();
+        let Some(last) = old.last() else { return Ok(gone) };
+        after = Some(last.key.clone());
+        let proves_erasure = |kv: &&&KeyValue| {
+            decode(kv).is_ok_and(|logged| logged.entry.category == Category::Crypts && logged.entry.action == "delete")
+        };
+        let forgotten: Vec<Op> =
+            old.iter().filter(|kv| !proves_erasure(kv)).map(|kv| Op::Delete(kv.key.clone())).collect();
+        gone += forgotten.len();
+        // Deletions compare nothing, so that they conflict with nothing.
+        let _never_conflicts = store.commit(Txn { when: vec![], then: forgotten }).await?;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Reads the whole registry and reports what cannot be read or contradicts itself. Changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use sabakan_domain::{consistency::check_registry, dhcp::DhcpConfig, ipam::IpamConfig, machine::Machine};
+use sabakan_domain::{
+    consistency::check_registry, dhcp::DhcpConfig, ipam::IpamConfig, lifecycle::HealthState, machine::Machine,
+};
 
 use super::machines::decode_indices;
 use crate::{
@@ -50,8 +52,58 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError>
         report.problems.extend(records::decode::<DhcpRecord, DhcpConfig>(kv).err().map(|error| error.to_string()));
     }
     report.problems.extend(check_registry(&machines, &indices).iter().map(ToString::to_string));
+    report.problems.extend(check_keys(store, keys, &machines, at).await?);
+    report.problems.extend(check_published(store, keys, &stored, at).await?);
     report.machines = machines.len();
     Ok(report)
+}
+
+/// G1: a retired machine has no disk key, and neither has one that was removed.
+async fn check_keys(
+    store: &dyn Store,
+    keys: &Keys,
+    machines: &[Machine],
+    at: Revision,
+) -> Result<Vec<String>, StoreError> {
+    let states: HashMap<&str, HealthState> = machines.iter().map(|m| (m.serial.as_str(), m.status.state)).collect();
+    let prefix = keys.all_crypts();
+    let mut problems = Vec::new();
+    for kv in read_all(store, prefix.clone(), Some(at)).await?.0 {
+        let serial = kv.key.strip_prefix(&prefix).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        match states.get(serial) {
+            Some(HealthState::Retired) => {
+                problems.push(format!("the retired machine {serial} has a disk key: {}", kv.key))
+            }
+            None => problems.push(format!("there is a disk key of a machine that is not registered: {}", kv.key)),
+            Some(_) => {}
+        }
+    }
+    Ok(problems)
+}
+
+/// What is published of a machine is what is stored, and nothing else is published.
+async fn check_published(
+    store: &dyn Store,
+    keys: &Keys,
+    stored: &[KeyValue],
+    at: Revision,
+) -> Result<Vec<String>, StoreError> {
+    let (machines, states) = (keys.machines(), keys.all_published());
+    let mut published: HashMap<String, KeyValue> = HashMap::new();
+    for kv in read_all(store, states.clone(), Some(at)).await?.0 {
+        published.insert(kv.key.strip_prefix(&states).unwrap_or_default().to_owned(), kv);
+    }
+    let mut problems = Vec::new();
+    for kv in stored {
+        let serial = kv.key.strip_prefix(&machines).unwrap_or_default();
+        match published.remove(serial) {
+            Some(copy) if copy.value != kv.value => problems.push(format!("{} differs from {}", copy.key, kv.key)),
+            // Not published yet: data taken over from elsewhere, unchanged since.
+            Some(_) | None => {}
+        }
+    }
+    problems.extend(published.into_values().map(|kv| format!("{} publishes a machine that is not registered", kv.key)));
+    Ok(problems)
 }
 
 async fn read_all(

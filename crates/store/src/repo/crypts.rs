@@ -53,6 +53,29 @@ pub async fn put(
     change(store, plan).await
 }
 
+/// Whether any machine has a key.
+pub async fn any(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
+    let page = store.list(Range { limit: 1, ..Range::first(keys.all_crypts()) }).await?;
+    Ok(!page.items.is_empty())
+}
+
+/// Notes in the log that keys are sealed under another key from now on, or that one was forgotten.
+pub async fn note(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    key_id: &str,
+    action: &'static str,
+) -> Result<(), StoreError> {
+    let mut txn = Txn::default();
+    let note = Act { category: Category::Crypts, instance: String::new(), action, detail: format!("key {key_id}") };
+    by.log(&mut txn, keys, note);
+    match store.commit(txn).await? {
+        crate::TxnOutcome::Committed(_) => Ok(()),
+        crate::TxnOutcome::Conflicted => Err(StoreError::Conflict { attempts: 1 }),
+    }
+}
+
 /// Reads a sealed key.
 pub async fn find(
     store: &dyn Store,

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod config;
 pub mod consistency;
 pub mod crypts;
+pub mod feed;
 pub mod machines;
 pub mod schema;
 pub mod tokens;

@@ -152,11 +152,11 @@ fn ten_thousand_at_once_on_the_embedded_store() {
 #[test]
 fn ten_thousand_at_once_on_an_etcd_with_raised_limits() {
     let options =
-        EtcdOptions { max_txn_ops: Some(20_000), max_request_bytes: Some(64 * 1024 * 1024), ..EtcdOptions::default() };
+        EtcdOptions { max_txn_ops: Some(40_000), max_request_bytes: Some(64 * 1024 * 1024), ..EtcdOptions::default() };
     let etcd = Arc::new(Etcd::start_with(&options));
     let server = TestServer::start_on(Some(etcd), |config| {
         let StoreConfig::Etcd(settings) = &mut config.store else { panic!("not on etcd") };
-        settings.max_txn_ops = 20_000;
+        settings.max_txn_ops = 40_000;
         settings.max_request_bytes = 64 * 1024 * 1024;
     });
     ten_thousand(&server);
@@ -192,5 +192,6 @@ fn more_than_etcd_takes_at_once_is_refused_with_the_limit() {
     let text = error.to_string();
     assert!(text.contains("127") && text.contains("--max-txn-ops"), "{text}");
     assert!(all(&server).is_empty(), "nothing is stored");
-    server.client().create_machines(&fixtures::workers(100, 0)).expect("a hundred fit");
+    // Two puts for each machine, one for each rack, one for the log.
+    server.client().create_machines(&fixtures::workers(50, 0)).expect("fifty fit");
 }

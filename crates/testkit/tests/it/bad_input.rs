@@ -217,6 +217,11 @@ fn bodies_that_are_too_large(backend: Backend) {
         ("POST", "/api/v1/machines", 33_554_432),
         ("PUT", "/api/v1/config/ipam", 65_536),
         ("PUT", "/api/v1/config/dhcp", 65_536),
+        ("PUT", "/api/v1/state/only", 128),
+        ("PUT", "/api/v1/labels/only/a", 1_024),
+        ("PUT", "/api/v1/retire-date/only", 1_024),
+        ("PUT", "/api/v1/crypts/only/a", 4_096),
+        ("POST", "/api/v1/tokens", 65_536),
     ] {
         let answer = request(&server.url(), method, path, &[], &huge);
         assert_eq!(answer.status, 413, "{path}");

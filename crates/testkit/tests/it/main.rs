@@ -9,8 +9,15 @@ macro_rules! on_both_stores {
 }
 
 mod all_or_nothing;
+mod audit;
 mod bad_input;
 mod connections;
 mod consistency;
+mod crypts;
 mod etcd;
+mod etcd_outage;
+mod events;
+mod histories;
+mod lifecycle;
 mod registry;
+mod tokens;

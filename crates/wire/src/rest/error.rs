@@ -20,6 +20,8 @@ pub enum ErrorKind {
     Refused,
     /// It collides with what is there.
     Conflict,
+    /// The history asked for is no longer kept.
+    Gone,
     /// More than is accepted at once.
     TooLarge,
     /// Not now; trying again may work.

@@ -1,13 +1,17 @@
 //! JSON shapes of the REST API under `/api/v1/`.
 
+mod audit;
 mod config;
 mod error;
+mod event;
 mod machine;
 mod query;
 mod token;
 
+pub use audit::AuditLogJson;
 pub use config::{DhcpConfigJson, IpamConfigJson};
 pub use error::{ErrorJson, ErrorKind};
+pub use event::{EventActorJson, EventHead, EventJson, EventMarkJson, event_kinds};
 pub use machine::{
     BmcInfoJson, BmcInput, BmcJson, FlatBmcJson, FlatNodeJson, InfoJson, InputError, MachineInput, MachineJson,
     NetworkJson, NicJson, SpecJson, StatusJson, machines_from_input,

@@ -1,0 +1,51 @@
+//! `sabactl tokens`: access tokens.
+
+use clap::{
+    Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use sabakan_client::Client;
+use sabakan_domain::access::TokenRole;
+
+use crate::{exit::Failure, render};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a token and print it; it is shown this once
+    #[command(after_help = "Example:\n  sabactl tokens create --role operator alice > alice.token")]
+    Create {
+        /// What it may do: admin everything, operator all but tokens, machine what a machine does for itself, read only look
+        #[arg(long, value_parser = roles())]
+        role: TokenRole,
+        /// Who will use it; the name in the audit log
+        name: String,
+    },
+    /// Show all tokens, without their secrets
+    #[command(after_help = "Example:\n  sabactl tokens list")]
+    List,
+    /// Take a token away; it opens nothing from then on
+    #[command(after_help = "Example:\n  sabactl tokens revoke 0123456789abcdef")]
+    Revoke {
+        /// Its id, as list shows it
+        id: String,
+    },
+}
+
+fn roles() -> impl TypedValueParser<Value = TokenRole> {
+    PossibleValuesParser::new(TokenRole::ALL.map(TokenRole::as_str)).try_map(|word| word.parse::<TokenRole>())
+}
+
+/// Does what the command says.
+pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Create { role, name } => {
+            render::print_text(&format!("{}\n", client.create_token(name, role.as_str())?.token))
+        }
+        Command::List => {
+            let tokens = client.list_tokens()?;
+            let rows = tokens.into_iter().map(|token| [token.id, token.role, token.created, token.name]);
+            render::print_columns(["ID", "Role", "Created", "Name"], rows)
+        }
+        Command::Revoke { id } => Ok(client.revoke_token(id)?),
+    }
+}

@@ -1,0 +1,59 @@
+//! `/api/v1/labels/…`: what people note about a machine.
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+};
+use sabakan_domain::words::{LabelName, LabelValue, Serial};
+use sabakan_wire::rest::ErrorJson;
+
+use super::{Actor, ApiError, App, body, change_within};
+use crate::limits;
+
+/// Sets a label. The body is its value as it is, and may be empty.
+#[utoipa::path(put, path = "/api/v1/labels/{serial}/{name}", tag = "machines", operation_id = "putLabel",
+    params(("serial" = String, Path, description = "Serial of the machine"), ("name" = String, Path, description = "Name of the label")),
+    request_body(content = String, content_type = "text/plain"), responses(
+    (status = 200, description = "The label has the value"),
+    (status = 400, description = "Name or value cannot be one, or the machine has too many labels", body = ErrorJson),
+    (status = 403, description = "Not allowed", body = ErrorJson),
+    (status = 404, description = "No such machine", body = ErrorJson),
+))]
+pub async fn put(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    Path((serial, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
+    let body = body::read(&headers, body, limits::LABEL_VALUE_BYTES_MAX).await?;
+    // What is no text becomes a character that no value may have.
+    let value = LabelValue::new(String::from_utf8_lossy(&body))?;
+    change_within(app.machines.put_label(&actor, &serial, &name, &value)).await?;
+    Ok(StatusCode::OK)
+}
+
+/// Takes a label away.
+#[utoipa::path(delete, path = "/api/v1/labels/{serial}/{name}", tag = "machines", operation_id = "removeLabel",
+    params(("serial" = String, Path, description = "Serial of the machine"), ("name" = String, Path, description = "Name of the label")),
+    responses(
+    (status = 200, description = "The label is gone"),
+    (status = 403, description = "Not allowed", body = ErrorJson),
+    (status = 404, description = "No such machine, or it has no such label", body = ErrorJson),
+))]
+pub async fn remove(
+    State(app): State<App>,
+    Actor(actor): Actor,
+    Path((serial, name)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
+    change_within(app.machines.remove_label(&actor, &serial, &name)).await?;
+    Ok(StatusCode::OK)
+}
+
+/// A path that does not name one label of one machine.
+pub async fn unnamed() -> ApiError {
+    ApiError::invalid("the path must be labels/<serial>/<name>")
+}

@@ -1,0 +1,93 @@
+//! Disk keys at rest: what the store, a backup and the key file reveal, and rotation.
+
+use std::{fs, path::Path, process::Output};
+
+use sabakan_testkit::{
+    client::Client,
+    fixtures::{self, machine},
+    process::{Process, run},
+    raw::request,
+};
+
+use crate::SABAKAN;
+
+const NO_FLAGS: [&str; 0] = [];
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn succeed(output: &Output) -> String {
+    let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{all}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+#[test]
+fn neither_the_store_nor_a_backup_reveals_a_key_and_rotation_keeps_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let keys = |args: &[&str]| {
+        let all: Vec<&str> = ["keys"].iter().chain(args).copied().chain(["--data-dir", text(&data)]).collect();
+        run(SABAKAN, all)
+    };
+    let secret = b"0123456789abcdef-this-is-the-share-of-a-disk-key-and-it-has-64-b";
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    let client = Client::new(&server.url()).expect("a URL");
+    client.put_ipam(&fixtures::ipam()).expect("ipam");
+    client.create_machines(&[machine("a", 0, "worker")]).expect("registered");
+    assert_eq!(request(&server.url(), "PUT", "/api/v1/crypts/a/d1", &[], secret).status, 201);
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"").body.as_bytes(), secret);
+    let log = server.log();
+    assert!(!contains(log.as_bytes(), &secret[..16]), "no key in the log");
+    server.terminate();
+
+    let database = fs::read(data.join("sabakan.db")).expect("the store");
+    let export = succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data)]));
+    assert!(export.contains("/sabakan/crypts/a/d1"), "the sealed key is in the export");
+    for (name, bytes) in [("store", &database[..]), ("export", export.as_bytes())] {
+        assert!(!contains(bytes, &secret[..16]), "{name}");
+    }
+
+    let before = succeed(&keys(&["list"]));
+    let old = before.split_whitespace().next().expect("an id").to_owned();
+    let refused = keys(&["forget", &old]);
+    assert_eq!(refused.status.code(), Some(1), "the current key is needed");
+    assert!(succeed(&keys(&["rotate"])).contains("1 disk keys are sealed"));
+    assert_eq!(succeed(&keys(&["list"])).lines().count(), 2);
+    succeed(&keys(&["forget", &old]));
+    assert_eq!(succeed(&keys(&["list"])).lines().count(), 1);
+
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    let answer = request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"");
+    assert_eq!((answer.status, answer.body.as_bytes()), (200, &secret[..]));
+    server.terminate();
+
+    // Without its key file a server does not start: it could open nothing, and would seal under a key nobody else has.
+    let ring = data.join("disk-keys.json");
+    let kept = fs::read(&ring).expect("the key file");
+    fs::remove_file(&ring).expect("lost");
+    let failed = run(SABAKAN, ["--http", "127.0.0.1:0", "--https", "none", "--data-dir", text(&data)]);
+    assert_eq!(failed.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(error.contains("the store holds disk keys, but the key file"), "{error}");
+    assert!(!ring.exists(), "and makes no other");
+    // With another one it answers anything but "not found": a client would format the disk.
+    let other = dir.path().join("other");
+    Process::start(SABAKAN, &other, NO_FLAGS).terminate();
+    fs::copy(other.join("disk-keys.json"), &ring).expect("the wrong one");
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    let answer = request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"");
+    assert_eq!(answer.status, 500, "{}", answer.body);
+    assert!(server.log().contains("not in the key file"), "{}", server.log());
+    server.terminate();
+    fs::write(&ring, kept).expect("found again");
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"").status, 200);
+    let logs = request(&server.url(), "GET", "/api/v1/logs", &[], b"").body;
+    assert!(logs.contains("rotate-key") && logs.contains("forget-key"), "{logs}");
+}
