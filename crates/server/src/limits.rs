@@ -14,6 +14,15 @@ pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may pause while sending a body. Not the whole body: slow links are fine, silence is not.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// How long a client may take nothing of an answer. Slow links are fine, a client that does not read is not.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes of request bodies held at once, over all connections. Past that, large requests wait for each other.
+pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// A body larger than this is decoded away from the threads that serve connections.
+pub const DECODE_INLINE_MAX: usize = 256 * 1024;
+
 /// How long the work for one request may take once its body is here.
 pub const WORK_TIME_MAX: Duration = Duration::from_secs(30);
 

@@ -4,6 +4,8 @@
 mod clock;
 mod config;
 mod error;
+mod health;
+mod limits;
 mod machines;
 pub mod tasks;
 
@@ -12,6 +14,7 @@ use std::sync::Arc;
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use config::Config;
 pub use error::{ServiceError, error_chain};
+pub use health::Health;
 pub use machines::Machines;
 use sabakan_domain::ipam::OutsidePool;
 use sabakan_store::{

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use super::Peer;
+use super::{Peer, stall::StallGuard};
 use crate::limits;
 
 /// Where connections come in.
@@ -71,6 +71,7 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let stream = StallGuard::new(stream, limits::WRITE_STALL_MAX);
     let Some(tls) = tls else { return http1(stream, peer, router, stop).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME_MAX, tls.accept(stream)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => http2(stream, peer, router, stop).await,

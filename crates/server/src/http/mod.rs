@@ -2,6 +2,7 @@
 
 mod accept;
 mod observe;
+mod stall;
 mod tls;
 
 pub use accept::{Listener, serve};

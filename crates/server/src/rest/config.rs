@@ -34,7 +34,7 @@ pub async fn get_ipam(State(app): State<App>) -> Result<Json<IpamConfigJson>, Ap
     (status = 500, description = "A machine is registered", body = ErrorJson),
 ))]
 pub async fn put_ipam(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = IpamConfig::try_from(json::decode::<IpamConfigJson>(&body)?)?;
     change_within(app.config.put_ipam(&config)).await?;
     Ok(null())
@@ -57,7 +57,7 @@ pub async fn get_dhcp(State(app): State<App>) -> Result<Json<DhcpConfigJson>, Ap
     (status = 403, description = "Not from an allowed network", body = ErrorJson),
 ))]
 pub async fn put_dhcp(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = DhcpConfig::try_from(json::decode::<DhcpConfigJson>(&body)?)?;
     change_within(app.config.put_dhcp(&config)).await?;
     Ok(null())

@@ -4,6 +4,7 @@ mod body;
 mod config;
 mod error;
 mod machines;
+mod path;
 mod system;
 
 use std::{future::Future, sync::Arc};
@@ -18,8 +19,9 @@ use axum::{
 };
 pub use error::ApiError;
 use sabakan_domain::access::AllowedNetworks;
-use sabakan_service::{Config, Foundation, Machines, ServiceError};
+use sabakan_service::{Config, Foundation, Health, Machines, ServiceError};
 use sabakan_wire::rest::{ErrorKind, paths};
+use tokio::sync::Semaphore;
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -30,17 +32,20 @@ use crate::{http::Peer, limits};
 pub struct App {
     config: Arc<Config>,
     machines: Arc<Machines>,
-    foundation: Arc<Foundation>,
+    health: Arc<Health>,
+    /// Room for request bodies, in units of a kibibyte.
+    bodies: Arc<Semaphore>,
     allowed: Arc<AllowedNetworks>,
 }
 
 impl App {
     /// Everything handlers need, on one foundation.
-    pub fn new(foundation: Foundation, allowed: AllowedNetworks) -> App {
+    pub fn new(foundation: &Foundation, allowed: AllowedNetworks) -> App {
         App {
-            config: Arc::new(Config::new(&foundation)),
-            machines: Arc::new(Machines::new(&foundation)),
-            foundation: Arc::new(foundation),
+            config: Arc::new(Config::new(foundation)),
+            machines: Arc::new(Machines::new(foundation)),
+            health: Arc::new(Health::new(foundation)),
+            bodies: Arc::new(Semaphore::new(limits::BODIES_BYTES_MAX / body::UNIT)),
             allowed: Arc::new(allowed),
         }
     }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use sabakan_domain::{consistency::check_registry, dhcp::DhcpConfig, ipam::IpamConfig, machine::Machine};
 
-use super::machines::decode_indices;
+use super::{
+    machines::decode_indices,
+    schema::{self, SchemaError},
+};
 use crate::{
     KeyValue, Range, Revision, Store, StoreError,
     keys::Keys,
@@ -23,6 +26,11 @@ pub struct Report {
 /// Checks the registry at one revision.
 pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    match schema::check(store, keys).await {
+        Ok(()) => {}
+        Err(SchemaError::Store(error)) => return Err(error),
+        Err(refusal) => report.problems.push(refusal.to_string()),
+    }
     let (stored, at) = read_all(store, keys.machines(), None).await?;
     let mut machines: Vec<Machine> = Vec::with_capacity(stored.len());
     for kv in &stored {
