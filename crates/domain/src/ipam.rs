@@ -217,7 +217,8 @@ impl IpamConfig {
                 return Err(IpamError::BlockTooSmall { pool: name, highest, bits: pool.range_size, last });
             }
         }
-        if node.net.contains(&bmc.net) || bmc.net.contains(&node.net) {
+        // Pools that do not overlap may still begin at the same address, by their offsets.
+        if node.net.contains(&bmc.net) || bmc.net.contains(&node.net) || node.base() == bmc.base() {
             return Err(IpamError::Overlap { node: node.net, bmc: bmc.net });
         }
         Ok(IpamConfig { max_nodes_in_rack, node, node_ip_per_node, node_index_offset, bmc })

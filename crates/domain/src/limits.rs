@@ -15,6 +15,9 @@ pub const LABELS_MAX: usize = 256;
 /// Most addresses of one machine. A rack switch has no more ports for one server, and every address costs index memory.
 pub const IP_PER_NODE_MAX: u32 = 64;
 
+/// Most values of one search condition. More is a list that belongs into the caller's own program.
+pub const QUERY_VALUES_MAX: usize = 10_000;
+
 /// Most DNS servers in one DHCP answer: option 6 holds 63 addresses.
 pub const DNS_SERVERS_MAX: usize = 63;
 

@@ -1,7 +1,10 @@
 //! Which machines a search means: conditions that must hold and conditions that must not. Pure matching; the store's view uses its
 //! indexes only to look at fewer machines.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, Ipv6Addr},
+};
 
 use crate::{
     lifecycle::HealthState,
@@ -42,6 +45,24 @@ pub struct Query {
 }
 
 impl Query {
+    /// Prepared for looking at many machines: a value is found without walking its list.
+    pub fn matcher(&self) -> Matcher<'_> {
+        Matcher { having: Prepared::new(&self.having), not_having: Prepared::new(&self.not_having) }
+    }
+
+    /// Whether the search means this machine.
+    pub fn matches(&self, machine: &Machine) -> bool {
+        self.matcher().matches(machine)
+    }
+}
+
+/// A prepared search.
+pub struct Matcher<'a> {
+    having: Prepared<'a>,
+    not_having: Prepared<'a>,
+}
+
+impl Matcher<'_> {
     /// Whether the search means this machine.
     pub fn matches(&self, machine: &Machine) -> bool {
         self.having.verdicts(machine).into_iter().flatten().all(|holds| holds)
@@ -49,21 +70,53 @@ impl Query {
     }
 }
 
-impl Criteria {
+struct Prepared<'a> {
+    serials: Option<HashSet<&'a str>>,
+    racks: Option<HashSet<Rack>>,
+    indices: Option<HashSet<u32>>,
+    roles: Option<HashSet<&'a str>>,
+    ipv4: Option<HashSet<Ipv4Addr>>,
+    ipv6: Option<()>,
+    bmc_types: Option<HashSet<&'a str>>,
+    states: Option<HashSet<HealthState>>,
+    labels: &'a [(String, String)],
+}
+
+impl<'a> Prepared<'a> {
+    fn new(criteria: &'a Criteria) -> Prepared<'a> {
+        fn texts(list: &Option<Vec<String>>) -> Option<HashSet<&str>> {
+            list.as_ref().map(|list| list.iter().map(String::as_str).collect())
+        }
+        fn values<T: Copy + Eq + std::hash::Hash>(list: &Option<Vec<T>>) -> Option<HashSet<T>> {
+            list.as_ref().map(|list| list.iter().copied().collect())
+        }
+        let Criteria { serials, racks, indices, roles, ipv4, ipv6, bmc_types, states, labels } = criteria;
+        Prepared {
+            serials: texts(serials),
+            racks: values(racks),
+            indices: values(indices),
+            roles: texts(roles),
+            ipv4: values(ipv4),
+            ipv6: ipv6.as_ref().map(|_| ()),
+            bmc_types: texts(bmc_types),
+            states: values(states),
+            labels,
+        }
+    }
+
     /// One verdict for each condition; `None` where there is none.
     fn verdicts(&self, machine: &Machine) -> [Option<bool>; 9] {
-        let one_of = |list: &Option<Vec<String>>, value: &str| list.as_ref().map(|l| l.iter().any(|x| x == value));
         let has_label = |(name, value): &(String, String)| {
             machine.labels.find(name).is_some_and(|present| present.as_str() == value)
         };
         [
-            one_of(&self.serials, machine.serial.as_str()),
+            self.serials.as_ref().map(|serials| serials.contains(machine.serial.as_str())),
             self.racks.as_ref().map(|racks| racks.contains(&machine.rack)),
             self.indices.as_ref().map(|indices| indices.contains(&machine.index_in_rack)),
-            one_of(&self.roles, machine.role.as_str()),
+            self.roles.as_ref().map(|roles| roles.contains(machine.role.as_str())),
             self.ipv4.as_ref().map(|wanted| machine.ipv4().any(|address| wanted.contains(&address))),
-            self.ipv6.as_ref().map(|_| false),
-            one_of(&self.bmc_types, machine.bmc.kind.as_str()),
+            self.ipv6.map(|()| false),
+            self.bmc_types.as_ref().map(|types| types.contains(machine.bmc.kind.as_str())),
             self.states.as_ref().map(|states| states.contains(&machine.status.state)),
             (!self.labels.is_empty()).then(|| self.labels.iter().all(has_label)),
         ]

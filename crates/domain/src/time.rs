@@ -14,7 +14,7 @@ pub struct Moment {
 
 /// Why a text is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid time: {0:?}; RFC 3339 is expected, such as 2030-01-02T03:04:05Z")]
+#[error("invalid time: {0:?}; RFC 3339 is expected, such as 2030-01-02T03:04:05Z, before 9999-12-30")]
 pub struct MomentError(pub String);
 
 impl Moment {

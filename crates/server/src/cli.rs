@@ -149,8 +149,15 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     let config = load(flags)?;
     prepare(&config)?;
     run::block_on(async {
-        let server = run::Server::start(&config, Arc::new(SystemClock)).await?;
-        let signal = run::stop_signal().await?;
+        let mut signals = run::StopSignals::listen()?;
+        let server = tokio::select! {
+            server = run::Server::start(&config, Arc::new(SystemClock)) => server?,
+            signal = signals.received() => {
+                tracing::info!(signal, "stopped before it served");
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let signal = signals.received().await;
         tracing::info!(signal, "stopping");
         server.stop().await;
         Ok(ExitCode::SUCCESS)

@@ -36,11 +36,12 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     take_free_ports(&mut config)?;
     cli::prepare(&config)?;
     run::block_on(async {
+        let mut signals = run::StopSignals::listen()?;
         fill(&config).await?;
         let server = run::Server::start(&config, Arc::new(SystemClock)).await?;
         let address = *server.http.first().context("--http is empty; the demo needs one address")?;
         print!("{}", welcome(address, server.https.first().copied()));
-        run::stop_signal().await?;
+        signals.received().await;
         server.stop().await;
         Ok(ExitCode::SUCCESS)
     })

@@ -17,6 +17,12 @@ pub const CERTIFICATE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a client may pause while sending a body. Not the whole body: slow links are fine, silence is not.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// Bytes of request bodies held at once, over all connections. Past that, large requests wait for each other.
+pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// A body larger than this is decoded away from the threads that serve connections.
+pub const DECODE_INLINE_MAX: usize = 256 * 1024;
+
 /// How long the work for one request may take once its body is here.
 pub const WORK_TIME_MAX: Duration = Duration::from_secs(30);
 

@@ -1,7 +1,7 @@
 //! `sabakan store …`: checks, copies and moves stored data, on either store.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
@@ -79,6 +79,14 @@ pub fn export(config: &ServerConfig, out: &Path) -> anyhow::Result<ExitCode> {
 
 async fn export_to_file(store: &dyn Store, config: &ServerConfig, out: &Path) -> anyhow::Result<Exported> {
     let cannot = || format!("cannot write {}", out.display());
+    // A link is followed, so that it goes on pointing at the export. What is there and no file, such as a pipe, is written to.
+    let out = &fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
+    if fs::metadata(out).is_ok_and(|there| !there.is_file()) {
+        let mut sink = io::BufWriter::new(File::options().write(true).open(out).with_context(cannot)?);
+        let exported = transfer::export(store, &prefixes(config), &mut sink, &mut show).await?;
+        sink.flush().with_context(cannot)?;
+        return Ok(exported);
+    }
     let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Made readable for its owner only.
     let draft = tempfile::NamedTempFile::new_in(dir).with_context(cannot)?;
@@ -87,6 +95,7 @@ async fn export_to_file(store: &dyn Store, config: &ServerConfig, out: &Path) ->
     let draft = sink.into_inner().map_err(io::IntoInnerError::into_error).with_context(cannot)?;
     draft.as_file().sync_all().with_context(cannot)?;
     draft.persist(out).with_context(cannot)?;
+    File::open(dir).and_then(|dir| dir.sync_all()).with_context(cannot)?;
     Ok(exported)
 }
 

@@ -18,7 +18,11 @@ use sabakan_service::{
 };
 use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys, repo::crypts};
 use serde_json::json;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::Semaphore,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -73,6 +77,14 @@ impl Server {
             tracing::warn!(flag, "has no effect in this version");
         }
         let store = open_store(config).await?;
+        let addresses_file = config.data_dir.join(ADDRESSES_FILE);
+        // Left behind by a process that was killed; nobody shall read ports that are no longer ours.
+        match fs::remove_file(&addresses_file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove the old {}", addresses_file.display()));
+            }
+            _ => {}
+        }
         let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
         if !config.key_file.exists() && crypts::any(&*store.store(), &keys).await? {
             anyhow::bail!(
@@ -107,7 +119,7 @@ impl Server {
         let mut server = Server {
             http: addresses(&plain)?,
             https: addresses(&secure)?,
-            addresses_file: config.data_dir.join(ADDRESSES_FILE),
+            addresses_file,
             stop,
             tracker: TaskTracker::new(),
             store,
@@ -127,7 +139,7 @@ impl Server {
         server.tracker.spawn(retention::run(retained, config.audit_retention_days, server.stop.clone()));
         if let OpenStore::Embedded(store) = &server.store {
             let store = Arc::clone(store) as Arc<dyn Store>;
-            server.tracker.spawn(compactor::run(store, compactor::TICK, server.stop.clone()));
+            server.tracker.spawn(compactor::run(store, server.stop.clone()));
         }
         server.announce()?;
         tracing::info!(http = ?server.http, https = ?server.https, machines, "serving");
@@ -224,14 +236,26 @@ pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Waits for the signal to stop.
-pub async fn stop_signal() -> anyhow::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// The signals that mean "stop". Made before anything is started: whoever learns that the server is there may stop it at once.
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From now on the signals no longer end the process by themselves.
+    pub fn listen() -> anyhow::Result<StopSignals> {
+        let listen = |kind| signal(kind).context("cannot listen to signals");
+        Ok(StopSignals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one of them.
+    pub async fn received(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 /// Runs `work` on a runtime of its own.

@@ -51,7 +51,7 @@ pub enum ServiceError {
     #[error("{0}")]
     TooLarge(String),
     /// Other writers were faster every time; trying again may work.
-    #[error("too many concurrent changes of the same racks or machines; try again")]
+    #[error("too many changes at once of the same racks or machines; nothing was changed, try again")]
     Busy,
     /// The store does not answer; trying again may work.
     #[error("the request cannot be served at the moment; try again")]

@@ -7,6 +7,8 @@ mod config;
 mod crypts;
 mod error;
 mod feed;
+mod health;
+mod limits;
 mod machines;
 pub mod seal;
 pub mod tasks;
@@ -21,6 +23,7 @@ pub use config::Config;
 pub use crypts::Crypts;
 pub use error::{ServiceError, error_chain};
 pub use feed::{Change, EventStream, FeedEvent, Feeds};
+pub use health::Health;
 pub use machines::Machines;
 use sabakan_domain::{audit::Actor, ipam::OutsidePool};
 use sabakan_store::{

@@ -11,10 +11,13 @@ use sabakan_domain::{
     time::Moment,
     words::{LabelName, LabelValue, Serial},
 };
-use sabakan_store::repo::{ChangeError, machines};
-use tokio::sync::Mutex;
+use sabakan_store::{
+    StoreError,
+    repo::{ChangeError, machines},
+};
+use tokio::sync::{Mutex, MutexGuard};
 
-use crate::{Foundation, ServiceError};
+use crate::{Foundation, ServiceError, limits};
 
 /// Registers, finds, changes and removes machines.
 pub struct Machines {
@@ -32,7 +35,7 @@ impl Machines {
 
     /// Registers machines, all or none.
     pub async fn register(&self, actor: &Actor, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
-        let _turn = self.index_changes.lock().await;
+        let _turn = self.turn().await?;
         let on = &self.on;
         let done = machines::register(&*on.store, &on.keys, &on.by(actor), new, on.outside_pool).await?;
         tracing::info!(count = done.machines.len(), user = actor.name, "machines registered");
@@ -44,8 +47,15 @@ impl Machines {
 
     /// Every machine a search means, in byte order of serials, and the time to show them at.
     pub async fn search(&self, query: &Query) -> Result<(Vec<Arc<Machine>>, Timestamp), ServiceError> {
-        let found = self.on.view.read().await?.search(query);
-        Ok((found, self.on.clock.now()))
+        let snapshot = self.on.view.read().await?;
+        let now = self.on.clock.now();
+        if snapshot.cost(query) <= limits::SEARCH_INLINE_MAX {
+            return Ok((snapshot.search(query), now));
+        }
+        let query = query.clone();
+        let found = tokio::task::spawn_blocking(move || snapshot.search(&query)).await;
+        let stopped = |_| StoreError::Unavailable { reason: "the server is stopping".to_owned() };
+        Ok((found.map_err(stopped)?, now))
     }
 
     /// One machine.
@@ -112,9 +122,17 @@ impl Machines {
         Ok(machines::update(&*on.store, &on.keys, &on.by(actor), serial, decide).await?)
     }
 
+    /// Waits for the turn, not for long: who has not begun has certainly changed nothing, and can be told so. A store that does
+    /// not answer is found before, so that those behind each other do not wait for it one after the other.
+    async fn turn(&self) -> Result<MutexGuard<'_, ()>, ServiceError> {
+        self.on.store.latest_commit().await?;
+        let waited = tokio::time::timeout(limits::TURN_WAIT_MAX, self.index_changes.lock()).await;
+        waited.map_err(|_| ServiceError::Busy)
+    }
+
     /// Removes a machine; refused unless it is retired.
     pub async fn remove(&self, actor: &Actor, serial: &Serial) -> Result<(), ServiceError> {
-        let _turn = self.index_changes.lock().await;
+        let _turn = self.turn().await?;
         let on = &self.on;
         machines::remove(&*on.store, &on.keys, &on.by(actor), serial).await?;
         tracing::info!(%serial, user = actor.name, "machine removed");

@@ -6,6 +6,12 @@ use std::time::Duration;
 /// burst of clients on one rack. More means a hot key; the caller is told.
 pub const CAS_ATTEMPTS: usize = 32;
 
+/// What the pause after a lost race grows by.
+pub const CAS_PAUSE: Duration = Duration::from_millis(2);
+
+/// The longest pause after a lost race: all attempts together stay below two seconds.
+pub const CAS_PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// Keys in one page of a range read: large enough that 100,000 machines take a hundred round trips, small enough that a page of
 /// ordinary records stays near a megabyte.
 pub const PAGE_KEYS: usize = 1_000;

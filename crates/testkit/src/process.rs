@@ -29,10 +29,8 @@ impl Process {
     ) -> Process {
         fs::create_dir_all(data_dir).expect("the data directory");
         let addresses = data_dir.join("addresses.json");
-        // Left behind by a process that was killed; the new one writes its own.
-        if addresses.exists() {
-            fs::remove_file(&addresses).expect("an old file of addresses");
-        }
+        // A process that was killed leaves its file behind; ours is the one that names our process's ports.
+        let old = fs::read_to_string(&addresses).ok();
         let log = data_dir.with_extension("log");
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("the log file");
         let child = Command::new(program.as_ref())
@@ -50,7 +48,7 @@ impl Process {
             if let Some(status) = process.child.try_wait().expect("the state of the child") {
                 panic!("the program ended with {status}:\n{}", process.log());
             }
-            addresses.exists().then_some(())
+            fs::read_to_string(&addresses).ok().filter(|new| Some(new) != old.as_ref()).map(drop)
         });
         process
     }

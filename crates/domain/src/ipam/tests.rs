@@ -134,6 +134,8 @@ fn every_field_out_of_range_is_named() {
     check(&|i| i.node_index_offset = u32::MAX, "max-nodes-in-rack does not fit node-ipv4-range-size");
     check(&|i| i.bmc.pool = "10.69.0.0/20".into(), "bmc-ipv4-pool 10.69.0.0/20 overlaps node-ipv4-pool 10.69.0.0/16");
     check(&|i| i.bmc.pool = "10.0.0.0/8".into(), "bmc-ipv4-pool 10.0.0.0/8 overlaps");
+    // Two pools apart from each other, both of which begin at 10.72.17.0.
+    check(&|i| i.node.offset = Some("0.3.17.0".into()), "bmc-ipv4-pool 10.72.16.0/20 overlaps");
 }
 
 #[test]

@@ -19,7 +19,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let machine = (0u8..80, 0u32..4, prop::bool::weighted(0.1));
+    let machine = (0u8..80, prop_oneof![0u32..4, 900u32..1_100], prop::bool::weighted(0.1));
     let register = prop::collection::vec(machine, 0..8).prop_map(Step::Register);
     prop::collection::vec(prop_oneof![3 => register, 2 => (0u8..80).prop_map(Step::Remove)], 0..60)
 }
@@ -27,7 +27,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Any configuration that is accepted, small enough that racks fill up and pools end.
 fn configurations() -> impl Strategy<Value = IpamConfig> {
     let pool = |net: &'static str| {
-        (2u32..5, 8u32..33, 0u32..40, 1u32..4).prop_map(move |(range_size, range_mask, offset, gateway)| PoolInput {
+        // Small offsets, and those that reach the other pool and beyond.
+        let offset = prop_oneof![0u32..40, 65_400u32..65_700, Just(65_536), Just(131_072)];
+        (2u32..5, 8u32..33, offset, 1u32..4).prop_map(move |(range_size, range_mask, offset, gateway)| PoolInput {
             pool: net.to_owned(),
             offset: Some(std::net::Ipv4Addr::from(offset).to_string()),
             range_size,
@@ -62,7 +64,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn no_order_of_requests_breaks_the_registry(ipam in configurations(), steps in steps()) {
+    fn no_order_of_requests_breaks_the_registry(
+        ipam in configurations(),
+        steps in steps(),
+        outside in prop_oneof![Just(OutsidePool::Refuse), Just(OutsidePool::Allow)],
+    ) {
         let mut machines: BTreeMap<Serial, Machine> = BTreeMap::new();
         let mut indices: BTreeMap<Rack, Vec<u32>> = BTreeMap::new();
         for step in steps {
@@ -71,13 +77,15 @@ proptest! {
                     let request: Vec<_> = request.into_iter().map(|(s, r, b)| new(s, r, b)).collect();
                     let registered: HashSet<Serial> = machines.keys().cloned().collect();
                     let facts = Facts { ipam: Some(&ipam), indices: &indices, registered: &registered };
-                    let planned = plan_registration(&request, facts, OutsidePool::Refuse, Timestamp::UNIX_EPOCH);
+                    let planned = plan_registration(&request, facts, outside, Timestamp::UNIX_EPOCH);
                     if let Ok(done) = planned {
                         prop_assert_eq!(done.machines.len(), request.len());
                         for (machine, asked) in done.machines.iter().zip(&request) {
                             prop_assert_eq!(&machine.serial, &asked.serial);
-                            prop_assert!(machine.ipv4().all(|address| ipam.node_pool().net.contains(&address)));
-                            prop_assert!(ipam.bmc_pool().net.contains(&machine.bmc.nic.address));
+                            let inside = machine.ipv4().all(|address| ipam.node_pool().net.contains(&address))
+                                && ipam.bmc_pool().net.contains(&machine.bmc.nic.address);
+                            prop_assert!(inside || outside == OutsidePool::Allow);
+                            prop_assert_eq!(!inside, done.outside_pool.contains(&machine.rack) && !inside);
                             let expected = if asked.role.is_boot() { ipam.boot_index()..=ipam.boot_index() }
                                 else { ipam.boot_index() + 1..=ipam.last_index() };
                             prop_assert!(expected.contains(&machine.index_in_rack));

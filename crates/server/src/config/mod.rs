@@ -251,6 +251,8 @@ fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
     let playground = setting!(from, "enable-playground", enable_playground);
     let is_on = from.check(&playground, values::boolean).unwrap_or_default();
     let playground = playground.filter(|_| is_on);
-    places.extend([dhcp, ipxe, playground].into_iter().flatten().map(|given| given.at));
+    let urls =
+        [setting!(from, "advertise-url", advertise_url), setting!(from, "advertise-url-https", advertise_url_https)];
+    places.extend([dhcp, ipxe, playground].into_iter().chain(urls).flatten().map(|given| given.at));
     places
 }

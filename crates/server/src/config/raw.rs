@@ -35,14 +35,14 @@ pub struct Flags {
         long,
         value_name = "URL",
         help_heading = "Listeners",
-        help = "URL under which machines and other servers reach --http [default: derived from --http]"
+        help = later("URL under which machines and other servers reach --http", "derived from --http")
     )]
     pub advertise_url: Option<String>,
     #[arg(
         long,
         value_name = "URL",
         help_heading = "Listeners",
-        help = "URL under which machines reach --https [default: derived from --https]"
+        help = later("URL under which machines reach --https", "derived from --https")
     )]
     pub advertise_url_https: Option<String>,
     #[arg(

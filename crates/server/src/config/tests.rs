@@ -374,7 +374,16 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let said = command.get_arguments().filter(|arg| help(arg).contains(raw::NO_EFFECT)).filter_map(clap::Arg::get_long);
     let mut said: Vec<_> = said.collect();
     said.sort_unstable();
-    assert_eq!(said, ["dhcp-bind", "enable-playground", "ipxe-efi-path", "ironic", "metrics"]);
+    let expected = [
+        "advertise-url",
+        "advertise-url-https",
+        "dhcp-bind",
+        "enable-playground",
+        "ipxe-efi-path",
+        "ironic",
+        "metrics",
+    ];
+    assert_eq!(said, expected);
 }
 
 #[test]

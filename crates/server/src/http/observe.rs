@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use hyper::body::Body as _;
 use sabakan_wire::rest::ErrorKind;
 
 use super::Peer;
@@ -84,8 +85,7 @@ impl Seen {
         let status = response.status();
         let response_time = begun.elapsed().as_secs_f64();
         // A list that is made while it is sent has no length yet.
-        let response_size = response.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-        let response_size: i64 = response_size.unwrap_or(-1);
+        let response_size = response.body().size_hint().exact().and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
         macro_rules! access {
             ($level:ident) => {
                 tracing::$level!(

@@ -1,24 +1,69 @@
-//! Request bodies, within bounds: a size, and no long silence while one is being sent.
+//! Request bodies, within bounds: a size, no long silence while one is being sent, and room for all of them together.
 
-use axum::{body::Body, http::header};
+use std::{ops::Deref, sync::Arc};
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, header},
+};
 use http_body_util::BodyExt;
 use sabakan_wire::rest::ErrorKind;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use super::ApiError;
 use crate::limits;
 
+/// What one permit of the room for bodies stands for.
+pub(super) const UNIT: usize = 1024;
+
+/// A whole body, and the room it takes.
+pub(super) struct Payload {
+    bytes: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Payload {
+    /// The bytes themselves, for those who wipe them.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Reads a whole body of at most `max` bytes. Length announced or not, no more than that is kept.
-pub(super) async fn read(headers: &axum::http::HeaderMap, mut body: Body, max: usize) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn read(
+    room: &Arc<Semaphore>,
+    headers: &HeaderMap,
+    mut body: Body,
+    max: usize,
+) -> Result<Payload, ApiError> {
     let too_large = || ApiError::new(ErrorKind::TooLarge, format!("the request body is larger than {max} bytes"));
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         return Err(too_large());
     }
-    let mut bytes = Vec::with_capacity(announced.unwrap_or(0));
+    // What may come is reserved, what has come is allocated.
+    let units = u32::try_from(announced.unwrap_or(max) / UNIT + 1).unwrap_or(u32::MAX);
+    let reserved = timeout(limits::BODY_PAUSE_MAX, Arc::clone(room).acquire_many_owned(units)).await;
+    let Ok(Ok(room)) = reserved else {
+        let text = "too many large requests at once; nothing was changed, try again";
+        return Err(ApiError::new(ErrorKind::Unavailable, text));
+    };
+    let mut bytes = Vec::new();
     loop {
-        let frame = tokio::time::timeout(limits::BODY_PAUSE_MAX, body.frame()).await;
+        let frame = timeout(limits::BODY_PAUSE_MAX, body.frame()).await;
         let frame = frame.map_err(|_| ApiError::invalid("the request body stopped coming"))?;
-        let Some(frame) = frame else { return Ok(bytes) };
+        let Some(frame) = frame else { return Ok(Payload { bytes, _room: room }) };
         let frame = frame.map_err(|_| ApiError::invalid("the request body ended early"))?;
         if let Some(data) = frame.data_ref() {
             if bytes.len() + data.len() > max {

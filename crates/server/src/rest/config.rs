@@ -39,7 +39,7 @@ pub async fn put_ipam(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = IpamConfig::try_from(json::decode::<IpamConfigJson>(&body)?)?;
     change_within(app.config.put_ipam(&actor, &config)).await?;
     Ok(null())
@@ -67,7 +67,7 @@ pub async fn put_dhcp(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = DhcpConfig::try_from(json::decode::<DhcpConfigJson>(&body)?)?;
     change_within(app.config.put_dhcp(&actor, &config)).await?;
     Ok(null())

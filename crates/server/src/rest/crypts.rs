@@ -3,7 +3,7 @@
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -11,7 +11,11 @@ use sabakan_domain::{crypt::DiskPath, limits::DISK_KEY_BYTES_MAX, words::Serial}
 use sabakan_service::seal::SecretBytes;
 use sabakan_wire::rest::{ErrorJson, StoredKeyJson};
 
-use super::{Actor, ApiError, App, body, change_within, read_within};
+use super::{
+    Actor, ApiError, App, body, change_within,
+    path::{InPath, SerialPath},
+    read_within,
+};
 
 /// Stores the key of a disk. The body is the key, 1 to 4096 bytes.
 #[utoipa::path(put, path = "/api/v1/crypts/{serial}/{disk}", tag = "crypts", operation_id = "putKey",
@@ -27,16 +31,16 @@ use super::{Actor, ApiError, App, body, change_within, read_within};
 pub async fn put(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path((serial, disk)): Path<(String, String)>,
+    InPath((serial, disk)): InPath<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let (serial, disk) = (Serial::new(serial)?, DiskPath::new(disk)?);
-    let bytes = body::read(&headers, body, DISK_KEY_BYTES_MAX).await?;
+    let bytes = body::read(&app.bodies, &headers, body, DISK_KEY_BYTES_MAX).await?;
     if bytes.is_empty() {
         return Err(ApiError::invalid("the key is empty"));
     }
-    let key = SecretBytes::new(bytes).map_err(|error| ApiError::invalid(error.to_string()))?;
+    let key = SecretBytes::new(bytes.into_bytes()).map_err(|error| ApiError::invalid(error.to_string()))?;
     change_within(app.crypts.put(&actor, &serial, &disk, &key)).await?;
     let answer = StoredKeyJson { status: 201, path: disk.to_string() };
     Ok((StatusCode::CREATED, Json(answer)).into_response())
@@ -51,7 +55,10 @@ pub async fn put(
     (status = 404, description = "No such key", body = ErrorJson),
     (status = 503, description = "The store does not answer", body = ErrorJson),
 ))]
-pub async fn get(State(app): State<App>, Path((serial, disk)): Path<(String, String)>) -> Result<Response, ApiError> {
+pub async fn get(
+    State(app): State<App>,
+    InPath((serial, disk)): InPath<(String, String)>,
+) -> Result<Response, ApiError> {
     let (serial, disk) = (Serial::new(serial)?, DiskPath::new(disk)?);
     let key = read_within(app.crypts.get(&serial, &disk)).await?;
     let octets = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
@@ -78,9 +85,13 @@ impl AsRef<[u8]> for Wiped {
 pub async fn delete(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path(serial): Path<String>,
+    SerialPath(serial): SerialPath,
 ) -> Result<Json<Vec<String>>, ApiError> {
-    let serial = Serial::new(serial)?;
     let erased = change_within(app.crypts.erase(&actor, &serial)).await?;
     Ok(Json(erased.iter().map(ToString::to_string).collect()))
+}
+
+/// A path that does not name one disk of one machine. Never 404: a client takes that as leave to format.
+pub async fn unnamed() -> ApiError {
+    ApiError::invalid("the path must be crypts/<serial>/<disk>, or crypts/<serial> to delete")
 }

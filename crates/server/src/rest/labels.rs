@@ -2,13 +2,13 @@
 
 use axum::{
     body::Body,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
 };
 use sabakan_domain::words::{LabelName, LabelValue, Serial};
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, body, change_within};
+use super::{Actor, ApiError, App, body, change_within, path::InPath};
 use crate::limits;
 
 /// Sets a label. The body is its value as it is, and may be empty.
@@ -23,12 +23,12 @@ use crate::limits;
 pub async fn put(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path((serial, name)): Path<(String, String)>,
+    InPath((serial, name)): InPath<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
     let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
-    let body = body::read(&headers, body, limits::LABEL_VALUE_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::LABEL_VALUE_BYTES_MAX).await?;
     // What is no text becomes a character that no value may have.
     let value = LabelValue::new(String::from_utf8_lossy(&body))?;
     change_within(app.machines.put_label(&actor, &serial, &name, &value)).await?;
@@ -46,7 +46,7 @@ pub async fn put(
 pub async fn remove(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path((serial, name)): Path<(String, String)>,
+    InPath((serial, name)): InPath<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
     change_within(app.machines.remove_label(&actor, &serial, &name)).await?;

@@ -9,13 +9,16 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, Query, State},
+    extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use hyper::body::Frame;
 use jiff::Timestamp;
-use sabakan_domain::{machine::Machine, query::Criteria, words::Serial};
+use sabakan_domain::{
+    machine::{Machine, NewMachine},
+    query::Criteria,
+};
 use sabakan_wire::{
     json,
     rest::{ErrorJson, ErrorKind, MachineInput, MachineJson, QueryParams, machines_from_input, paths},
@@ -26,7 +29,7 @@ use utoipa::openapi::{
     schema::{ObjectBuilder, Type},
 };
 
-use super::{Actor, ApiError, App, body, change_within, read_within};
+use super::{Actor, ApiError, App, body, change_within, path::SerialPath, read_within};
 use crate::limits;
 
 /// Registers machines, all of them or none. Index, addresses and dates are assigned by the server.
@@ -45,8 +48,13 @@ pub async fn register(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&headers, body, limits::MACHINES_BYTES_MAX).await?;
-    let machines = machines_from_input(json::decode::<Vec<MachineInput>>(&body)?)?;
+    let body = body::read(&app.bodies, &headers, body, limits::MACHINES_BYTES_MAX).await?;
+    let machines = if body.len() > limits::DECODE_INLINE_MAX {
+        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        decoded.map_err(|_| ApiError::new(ErrorKind::Internal, "internal error"))??
+    } else {
+        decode(&body)?
+    };
     change_within(app.machines.register(&actor, &machines)).await?;
     Ok((StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")]).into_response())
 }
@@ -67,10 +75,11 @@ pub async fn list(State(app): State<App>, Query(pairs): Query<Vec<(String, Strin
 #[utoipa::path(get, path = "/api/v1/machines/{serial}", tag = "machines", operation_id = "getMachine",
     params(("serial" = String, Path, description = "Serial of the machine")), responses(
     (status = 200, body = Vec<MachineJson>),
+    (status = 400, description = "Not a serial", body = ErrorJson),
     (status = 404, description = "No such machine", body = ErrorJson),
 ))]
-pub async fn get(State(app): State<App>, Path(serial): Path<String>) -> Result<Response, ApiError> {
-    let having = Criteria { serials: Some(vec![serial]), ..Criteria::default() };
+pub async fn get(State(app): State<App>, SerialPath(serial): SerialPath) -> Result<Response, ApiError> {
+    let having = Criteria { serials: Some(vec![serial.to_string()]), ..Criteria::default() };
     answer(&app, sabakan_domain::query::Query { having, ..Default::default() }).await
 }
 
@@ -86,11 +95,14 @@ pub async fn get(State(app): State<App>, Path(serial): Path<String>) -> Result<R
 pub async fn remove(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path(serial): Path<String>,
+    SerialPath(serial): SerialPath,
 ) -> Result<StatusCode, ApiError> {
-    let serial = Serial::new(serial)?;
     change_within(app.machines.remove(&actor, &serial)).await?;
     Ok(StatusCode::OK)
+}
+
+fn decode(body: &[u8]) -> Result<Vec<NewMachine>, ApiError> {
+    Ok(machines_from_input(json::decode::<Vec<MachineInput>>(body)?)?)
 }
 
 /// A path without a serial where one belongs.

@@ -9,6 +9,7 @@ mod events;
 mod labels;
 mod logs;
 mod machines;
+mod path;
 mod retire_date;
 mod state;
 mod system;
@@ -24,8 +25,9 @@ use axum::{
 pub use error::ApiError;
 pub use events::{FeedBounds, FeedRoom};
 use sabakan_domain::access::Policy;
-use sabakan_service::{Audit, Config, Crypts, Feeds, Foundation, Machines, ServiceError, Tokens};
+use sabakan_service::{Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens};
 use sabakan_wire::rest::{ErrorKind, paths};
+use tokio::sync::Semaphore;
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -41,7 +43,9 @@ pub struct App {
     tokens: Arc<Tokens>,
     feeds: Arc<Feeds>,
     feed_room: Arc<FeedRoom>,
-    foundation: Arc<Foundation>,
+    health: Arc<Health>,
+    /// Room for request bodies, in units of a kibibyte.
+    bodies: Arc<Semaphore>,
     policy: Arc<Policy>,
 }
 
@@ -56,7 +60,8 @@ impl App {
             tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
             feeds: Arc::new(Feeds::new(Arc::clone(&foundation))),
             feed_room: Arc::new(feed_room),
-            foundation,
+            health: Arc::new(Health::new(foundation)),
+            bodies: Arc::new(Semaphore::new(limits::BODIES_BYTES_MAX / body::UNIT)),
             policy: Arc::new(policy),
         }
     }
@@ -139,7 +144,10 @@ fn incomplete() -> Router<App> {
     for rest in labels {
         router = router.route(&format!("{}{rest}", paths::LABELS), any(labels::unnamed));
     }
-    router
+    for rest in ["", "/", "/{serial}/", "/{serial}/{disk}/", "/{serial}/{disk}/{*rest}"] {
+        router = router.route(&format!("{}{rest}", paths::CRYPTS), any(crypts::unnamed));
+    }
+    router.route(&format!("{}/{{serial}}", paths::CRYPTS), get(crypts::unnamed).put(crypts::unnamed))
 }
 
 /// Runs the work for a read, within bounds.

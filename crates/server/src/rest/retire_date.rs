@@ -2,13 +2,13 @@
 
 use axum::{
     body::Body,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
 };
-use sabakan_domain::{time::Moment, words::Serial};
+use sabakan_domain::time::Moment;
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, body, change_within};
+use super::{Actor, ApiError, App, body, change_within, path::SerialPath};
 use crate::limits;
 
 /// Sets the date on which a machine should go. The body is a time as in RFC 3339; it is kept with the offset it is given in.
@@ -23,12 +23,11 @@ use crate::limits;
 pub async fn put(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path(serial): Path<String>,
+    SerialPath(serial): SerialPath,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let serial = Serial::new(serial)?;
-    let body = body::read(&headers, body, limits::RETIRE_DATE_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::RETIRE_DATE_BYTES_MAX).await?;
     let date: Moment = String::from_utf8_lossy(&body).trim().parse()?;
     change_within(app.machines.set_retire_date(&actor, &serial, date)).await?;
     Ok(StatusCode::OK)

@@ -2,17 +2,14 @@
 
 use axum::{
     body::Body,
-    extract::{Path, RawQuery, State},
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use sabakan_domain::{
-    lifecycle::{Force, HealthState},
-    words::Serial,
-};
+use sabakan_domain::lifecycle::{Force, HealthState};
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, access::forced, body, change_within, read_within};
+use super::{Actor, ApiError, App, access::forced, body, change_within, path::SerialPath, read_within};
 use crate::limits;
 
 /// The state of a machine, one word.
@@ -21,8 +18,8 @@ use crate::limits;
     (status = 200, description = "The state", body = String, content_type = "text/plain"),
     (status = 404, description = "No such machine", body = ErrorJson),
 ))]
-pub async fn get(State(app): State<App>, Path(serial): Path<String>) -> Result<Response, ApiError> {
-    let machine = read_within(app.machines.get(&Serial::new(serial)?)).await?;
+pub async fn get(State(app): State<App>, SerialPath(serial): SerialPath) -> Result<Response, ApiError> {
+    let machine = read_within(app.machines.get(&serial)).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain")], machine.status.state.as_str()).into_response())
 }
 
@@ -43,13 +40,12 @@ pub async fn get(State(app): State<App>, Path(serial): Path<String>) -> Result<R
 pub async fn put(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path(serial): Path<String>,
+    SerialPath(serial): SerialPath,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let serial = Serial::new(serial)?;
-    let body = body::read(&headers, body, limits::STATE_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::STATE_BYTES_MAX).await?;
     let state: HealthState = String::from_utf8_lossy(&body).parse()?;
     let force = if forced(query.as_deref()) { Force::Yes } else { Force::No };
     change_within(app.machines.set_state(&actor, &serial, state, force)).await?;

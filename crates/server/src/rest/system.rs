@@ -9,7 +9,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use sabakan_service::error_chain;
-use sabakan_store::repo::schema;
 use serde::Serialize;
 
 use super::App;
@@ -37,17 +36,16 @@ pub async fn version() -> Json<VersionJson> {
     Json(VersionJson { version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Whether the store answers a read within a second.
+/// Whether the store answers a read, and what is in memory keeps up with it, within a second.
 #[utoipa::path(get, path = "/health", tag = "system", operation_id = "getHealth", responses(
-    (status = 200, description = "The store answers", body = HealthJson),
-    (status = 500, description = "The store does not answer", body = HealthJson),
+    (status = 200, description = "This server can do its work", body = HealthJson),
+    (status = 500, description = "The store does not answer, or the memory lags behind it", body = HealthJson),
 ))]
 pub async fn health(State(app): State<App>) -> (StatusCode, Json<HealthJson>) {
-    let probe = schema::probe(&*app.foundation.store, &app.foundation.keys);
-    match tokio::time::timeout(limits::HEALTH_TIME_MAX, probe).await {
+    match tokio::time::timeout(limits::HEALTH_TIME_MAX, app.health.check()).await {
         Ok(Ok(())) => return (StatusCode::OK, Json(HealthJson { health: "healthy" })),
-        Ok(Err(error)) => tracing::warn!(error = error_chain(&error), "the store failed a health check"),
-        Err(_) => tracing::warn!("the store did not answer a health check in time"),
+        Ok(Err(error)) => tracing::warn!(error = error_chain(&error), "health check failed"),
+        Err(_) => tracing::warn!("health check took too long"),
     }
     (StatusCode::INTERNAL_SERVER_ERROR, Json(HealthJson { health: "unhealthy" }))
 }

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     body::Body,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
 };
 use sabakan_wire::{
@@ -11,7 +11,7 @@ use sabakan_wire::{
     rest::{ErrorJson, NewTokenJson, TokenJson, TokenRequest},
 };
 
-use super::{Actor, ApiError, App, body, change_within, read_within};
+use super::{Actor, ApiError, App, body, change_within, path::InPath, read_within};
 use crate::limits;
 
 /// Makes a token. Its text is in this answer and nowhere else.
@@ -26,7 +26,7 @@ pub async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<NewTokenJson>), ApiError> {
-    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
     let TokenRequest { name, role } = json::decode(&body)?;
     let role = role.parse()?;
     let text = change_within(app.tokens.create(&actor, &name, role)).await?;
@@ -61,7 +61,7 @@ pub async fn list(State(app): State<App>) -> Result<Json<Vec<TokenJson>>, ApiErr
 pub async fn revoke(
     State(app): State<App>,
     Actor(actor): Actor,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
 ) -> Result<StatusCode, ApiError> {
     change_within(app.tokens.revoke(&actor, &id)).await?;
     Ok(StatusCode::OK)

@@ -44,22 +44,29 @@ fn changes_survive_and_the_feed_goes_on() {
             server.terminate();
             break;
         }
-        let acknowledged = AtomicUsize::new(0);
+        let made = AtomicUsize::new(0);
         let enough = random.index(WRITES - 2 * WRITERS) + 1;
         std::thread::scope(|scope| {
+            let _at_the_end = Kill(server.id());
             for writer in &mut writers {
-                scope.spawn(|| writer.write_until_it_dies(&client, &acknowledged));
+                scope.spawn(|| writer.write_until_it_dies(&client, &made));
             }
             scope.spawn(|| feed.read(&client, true));
-            wait_for("some changes", Duration::from_secs(60), || {
-                (acknowledged.load(Ordering::SeqCst) >= enough).then_some(())
-            });
-            kill(server.id());
+            wait_for("some changes", Duration::from_secs(60), || (made.load(Ordering::SeqCst) >= enough).then_some(()));
         });
         server.kill();
     }
     let check = run(SABAKAN, ["store", "check", "--data-dir", data.to_str().expect("UTF-8")]);
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
+/// Kills a process, also when the test fails: those who wait for its death would wait for ever.
+struct Kill(u32);
+
+impl Drop for Kill {
+    fn drop(&mut self) {
+        kill(self.0);
+    }
 }
 
 /// Everything is there, and the feed told all of it once.
@@ -290,7 +297,7 @@ fn states_and_labels(client: &Client) -> BTreeMap<String, Known> {
     };
     let known = |m: MachineJson| {
         let labels = m.spec.labels.unwrap_or_default();
-        (m.spec.serial, Known { state: m.status.state.to_string(), labels, keys: BTreeMap::new() })
+        (m.spec.serial, Known { state: m.status.state, labels, keys: BTreeMap::new() })
     };
     machines.into_iter().map(known).collect()
 }

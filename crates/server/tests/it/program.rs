@@ -35,6 +35,42 @@ fn sigterm_ends_it_cleanly_and_takes_the_addresses_away() {
 }
 
 #[test]
+fn a_signal_at_any_moment_of_the_start_ends_it_cleanly() {
+    for round in 0..20 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        fs::create_dir(&data).expect("made");
+        let mut child = Command::new(SABAKAN)
+            .args(["--http", "127.0.0.1:0", "--https", "none", "--log-level", "error", "--data-dir"])
+            .arg(&data)
+            .spawn()
+            .expect("started");
+        // Every fourth round as soon as the handlers are there, which the log would tell too late; the others when it serves.
+        let marker = if round % 4 == 0 { "sabakan.db" } else { "addresses.json" };
+        wait_for(marker, Duration::from_secs(30), || data.join(marker).exists().then_some(()));
+        let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let status = wait_for("the end", Duration::from_secs(60), || child.try_wait().expect("its state"));
+        assert_eq!(status.code(), Some(0), "round {round}: {status}");
+        assert!(!data.join("addresses.json").exists(), "round {round}");
+    }
+}
+
+#[test]
+fn addresses_of_a_killed_server_are_not_left_to_be_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    Process::start(SABAKAN, &data, NO_FLAGS).kill();
+    let left = fs::read_to_string(data.join("addresses.json")).expect("left by the killed one");
+    // The next one gets no further than its port: the old file is gone all the same.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let failed = run(SABAKAN, ["--http", &address, "--https", "none", "--data-dir", data.to_str().expect("UTF-8")]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(!data.join("addresses.json").exists(), "{left}");
+}
+
+#[test]
 fn a_second_server_on_the_same_data_says_who_has_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
@@ -115,7 +151,12 @@ fn logs_are_json_lines_when_asked() {
     client.version().expect("a version");
     let access = |log: &str| log.lines().any(|line| line.contains("\"url\":\"/version\""));
     wait_for("the access log", Duration::from_secs(20), || access(&server.log()).then_some(()));
-    for line in server.log().lines() {
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("\"url\":\"/version\"")).expect("the line");
+    let entry: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(entry["response_size"], format!("{{\"version\":\"{}\"}}", env!("CARGO_PKG_VERSION")).len(), "{line}");
+    assert_eq!((&entry["http_status_code"], &entry["message"]), (&Value::from(200), &Value::from("well: access")));
+    for line in log.lines() {
         let entry: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         for field in ["topic", "logged_at", "severity", "utsname", "message"] {
             assert!(entry[field].is_string(), "{field}: {line}");

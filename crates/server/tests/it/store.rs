@@ -120,6 +120,13 @@ fn an_export_that_fails_leaves_the_older_one_alone() {
     Process::start(SABAKAN, &data, no_flags).terminate();
     succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data), "--out", text(&file)]));
     assert!(fs::read_to_string(&file).expect("written").starts_with("{\"format\""));
+    // A link goes on pointing at it, and what is no file is written to, not replaced.
+    let link = dir.path().join("latest");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data), "--out", text(&link)]));
+    assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+    let shown_through = run(SABAKAN, ["store", "export", "--data-dir", text(&data), "--out", "/dev/stdout"]);
+    assert!(succeed(&shown_through).starts_with("{\"format\""));
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
 }

@@ -1,26 +1,20 @@
 //! Forgets old history of the embedded store, so that its file does not grow for ever. A shared etcd has its own setting for this
 //! (`--auto-compaction-retention`); compacting it would also take history from its other users.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
 use sabakan_store::{Revision, Store};
 use tokio_util::sync::CancellationToken;
 
-use crate::error_chain;
-
-/// How often history is looked at.
-pub const TICK: Duration = Duration::from_secs(5 * 60);
-
-/// How many ticks of history stay: an hour, for a reader that resumes after a restart or a long pause.
-pub const TICKS_KEPT: usize = 12;
+use crate::{error_chain, limits};
 
 /// Forgets history until told to stop.
-pub async fn run(store: Arc<dyn Store>, tick: Duration, stop: CancellationToken) {
-    let mut seen: VecDeque<Revision> = VecDeque::with_capacity(TICKS_KEPT + 1);
+pub async fn run(store: Arc<dyn Store>, stop: CancellationToken) {
+    let mut seen: VecDeque<Revision> = VecDeque::with_capacity(limits::COMPACTION_TICKS_KEPT + 1);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(tick) => {}
+            () = tokio::time::sleep(limits::COMPACTION_TICK) => {}
         }
         match store.latest_commit().await {
             Ok(revision) => seen.push_back(revision),
@@ -29,7 +23,7 @@ pub async fn run(store: Arc<dyn Store>, tick: Duration, stop: CancellationToken)
                 continue;
             }
         }
-        if seen.len() <= TICKS_KEPT {
+        if seen.len() <= limits::COMPACTION_TICKS_KEPT {
             continue;
         }
         let Some(revision) = seen.pop_front() else { continue };

@@ -18,7 +18,7 @@ pub async fn run(on: Arc<Foundation>, days: u32, stop: CancellationToken) {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, days, task = "retention", "old audit entries forgotten"),
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), task = "retention", "audit entries not forgotten")
+                tracing::warn!(error = error_chain(&error), task = "retention", "audit entries not forgotten");
             }
         }
         tokio::select! {

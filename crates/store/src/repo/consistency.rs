@@ -6,7 +6,10 @@ use sabakan_domain::{
     consistency::check_registry, dhcp::DhcpConfig, ipam::IpamConfig, lifecycle::HealthState, machine::Machine,
 };
 
-use super::machines::decode_indices;
+use super::{
+    machines::decode_indices,
+    schema::{self, SchemaError},
+};
 use crate::{
     KeyValue, Range, Revision, Store, StoreError,
     keys::Keys,
@@ -25,6 +28,11 @@ pub struct Report {
 /// Checks the registry at one revision.
 pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    match schema::check(store, keys).await {
+        Ok(()) => {}
+        Err(SchemaError::Store(error)) => return Err(error),
+        Err(refusal) => report.problems.push(refusal.to_string()),
+    }
     let (stored, at) = read_all(store, keys.machines(), None).await?;
     let mut machines: Vec<Machine> = Vec::with_capacity(stored.len());
     for kv in &stored {
@@ -72,7 +80,7 @@ async fn check_keys(
         let serial = kv.key.strip_prefix(&prefix).and_then(|rest| rest.split('/').next()).unwrap_or_default();
         match states.get(serial) {
             Some(HealthState::Retired) => {
-                problems.push(format!("the retired machine {serial} has a disk key: {}", kv.key))
+                problems.push(format!("the retired machine {serial} has a disk key: {}", kv.key));
             }
             None => problems.push(format!("there is a disk key of a machine that is not registered: {}", kv.key)),
             Some(_) => {}

@@ -11,7 +11,12 @@ pub mod machines;
 pub mod schema;
 pub mod tokens;
 
-use std::future::Future;
+use std::{
+    collections::hash_map::RandomState,
+    future::Future,
+    hash::{BuildHasher as _, Hasher as _},
+    time::Duration,
+};
 
 use crate::{KeyValue, Revision, Store, StoreError, Txn, TxnOutcome, limits};
 
@@ -35,14 +40,21 @@ where
     R: std::error::Error + 'static,
     F: Future<Output = Result<(Txn, T), ChangeError<R>>>,
 {
-    for _ in 0..limits::CAS_ATTEMPTS {
+    for attempt in 0..limits::CAS_ATTEMPTS {
         let (txn, result) = plan().await?;
         match store.commit(txn).await? {
             TxnOutcome::Committed(_) => return Ok(result),
-            TxnOutcome::Conflicted => {}
+            TxnOutcome::Conflicted => tokio::time::sleep(pause_after(attempt)).await,
         }
     }
     Err(StoreError::Conflict { attempts: limits::CAS_ATTEMPTS }.into())
+}
+
+/// A pause that grows with the number of lost races, and differs between those who lost the same one.
+fn pause_after(attempt: usize) -> Duration {
+    let growing = limits::CAS_PAUSE * u32::try_from(attempt).unwrap_or(u32::MAX);
+    let jitter = RandomState::new().build_hasher().finish() % 1_000;
+    (growing + limits::CAS_PAUSE * u32::try_from(jitter).unwrap_or(0) / 1_000).min(limits::CAS_PAUSE_MAX)
 }
 
 /// The revision to compare a key with: the one read, or "does not exist".

@@ -33,11 +33,11 @@ pub enum SchemaError {
 
 /// Makes sure that the store is ours: marks an empty one, accepts one with our version, refuses anything else.
 pub async fn prepare(store: &dyn Store, keys: &Keys) -> Result<(), SchemaError> {
-    if transfer::interrupted_import(store, keys.prefix()).await? {
-        return Err(SchemaError::InterruptedImport);
-    }
-    // Two rounds: when another server marks the store first, its mark is read in the second.
+    // Two rounds: when another server marks the store first, or an import begins, that is seen in the second.
     for _ in 0..2 {
+        if transfer::interrupted_import(store, keys.prefix()).await? {
+            return Err(SchemaError::InterruptedImport);
+        }
         let read = store.get_many(vec![keys.version(), keys.ipam()]).await?.values;
         let [version, ipam] = &read[..] else {
             return Err(StoreError::Invalid { reason: "two keys asked, another number answered".into() }.into());
@@ -48,7 +48,11 @@ pub async fn prepare(store: &dyn Store, keys: &Keys) -> Result<(), SchemaError> 
             (None, Some(_)) => "1".to_owned(),
             (None, None) => {
                 let mark = Txn {
-                    when: vec![Compare::Missing(keys.version()), Compare::Missing(keys.ipam())],
+                    when: vec![
+                        Compare::Missing(keys.version()),
+                        Compare::Missing(keys.ipam()),
+                        Compare::Missing(transfer::marker(keys.prefix())),
+                    ],
                     then: vec![Op::put(keys.version(), SCHEMA_VERSION)],
                 };
                 match store.commit(mark).await? {
@@ -63,6 +67,19 @@ pub async fn prepare(store: &dyn Store, keys: &Keys) -> Result<(), SchemaError> 
         return Err(SchemaError::Version { prefix: keys.prefix().to_owned(), found });
     }
     Err(StoreError::Conflict { attempts: 2 }.into())
+}
+
+/// Why a server would refuse this store; an empty one is fine. Writes nothing.
+pub async fn check(store: &dyn Store, keys: &Keys) -> Result<(), SchemaError> {
+    if transfer::interrupted_import(store, keys.prefix()).await? {
+        return Err(SchemaError::InterruptedImport);
+    }
+    let read = store.get_many(vec![keys.version()]).await?.values;
+    let found = read.into_iter().flatten().next().map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
+    match found {
+        Some(found) if found != SCHEMA_VERSION => Err(SchemaError::Version { prefix: keys.prefix().to_owned(), found }),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the store answers at all: reads the smallest key there is.

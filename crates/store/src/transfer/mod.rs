@@ -51,7 +51,7 @@ pub async fn interrupted_import(store: &dyn Store, prefix: &str) -> Result<bool,
 }
 
 /// The key that stands in a store while data is imported.
-fn marker(prefix: &str) -> String {
+pub(crate) fn marker(prefix: &str) -> String {
     format!("{prefix}importing")
 }
 

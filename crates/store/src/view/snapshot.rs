@@ -75,12 +75,13 @@ impl Snapshot {
 
     /// Every machine a search means, in byte order of serials; a search by serials keeps their order and repetitions.
     pub fn search(&self, query: &Query) -> Vec<Arc<Machine>> {
+        let matcher = query.matcher();
         if let Some(serials) = &query.having.serials {
             let machines = serials.iter().filter_map(|serial| self.find_machine(serial));
-            return machines.filter(|machine| query.matches(machine)).cloned().collect();
+            return machines.filter(|machine| matcher.matches(machine)).cloned().collect();
         }
-        let matching = |slot: Slot| self.table.get(slot).filter(|machine| query.matches(machine)).cloned();
-        match self.candidates(query) {
+        let matching = |slot: Slot| self.table.get(slot).filter(|machine| matcher.matches(machine)).cloned();
+        match self.candidates(query).map(|lookup| (lookup.slots)()) {
             None => self.by_serial.slots().filter_map(matching).collect(),
             Some(mut slots) => {
                 slots.sort_unstable();
@@ -92,8 +93,16 @@ impl Snapshot {
         }
     }
 
-    /// The slots under the most selective positive condition that has an index; `None`: every machine is a candidate.
-    fn candidates(&self, query: &Query) -> Option<Vec<Slot>> {
+    /// How many machines a search looks at.
+    pub fn cost(&self, query: &Query) -> usize {
+        match &query.having.serials {
+            Some(serials) => serials.len(),
+            None => self.candidates(query).map_or(self.table.used, |lookup| lookup.count),
+        }
+    }
+
+    /// The most selective positive condition that has an index; `None`: every machine is a candidate.
+    fn candidates(&self, query: &Query) -> Option<Lookup<'_>> {
         let having = &query.having;
         let roles: Option<Vec<Role>> = having.roles.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
         let bmc_types: Option<Vec<BmcType>> =
@@ -111,7 +120,7 @@ impl Snapshot {
         lookups.extend(bmc_types.map(|keys| Lookup::new(&self.by_bmc_type, keys)));
         let best = lookups.into_iter().min_by_key(|lookup| lookup.count)?;
         // Sorting what is found costs more than walking all machines in order when most of them match.
-        (best.count <= self.table.used / 2).then(|| (best.slots)())
+        (best.count <= self.table.used / 2).then_some(best)
     }
 
     pub(super) fn put_machine(&mut self, machine: Machine) {

@@ -12,15 +12,30 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use sabakan::config::StoreConfig;
+use sabakan_domain::{
+    audit::Actor,
+    ipam::{IpamConfig, OutsidePool},
+};
+use sabakan_store::{
+    Store,
+    embedded::EmbeddedStore,
+    keys::Keys,
+    repo::{self, audit::By},
+};
+use sabakan_store_etcd::EtcdStore;
 use sabakan_testkit::{
     Backend, TestServer,
     etcd::{Etcd, EtcdOptions},
     fixtures::{self, machine},
     raw::request,
 };
-use sabakan_wire::rest::{MachineInput, MachineJson, QueryParams};
+use sabakan_wire::rest::{IpamConfigJson, MachineInput, MachineJson, QueryParams, machines_from_input};
 
-on_both_stores!(concurrent_requests_into_the_same_racks, random_requests_keep_every_promise);
+on_both_stores!(
+    concurrent_requests_into_the_same_racks,
+    racing_registrations_keep_every_promise,
+    random_requests_keep_every_promise,
+);
 
 fn all(server: &TestServer) -> Vec<MachineJson> {
     match server.client().list_machines(&QueryParams::default()) {
@@ -78,6 +93,77 @@ fn concurrent_requests_into_the_same_racks(backend: Backend) {
     }
     // 28 places hold five batches of five, and three stay free.
     assert_eq!(outcomes.iter().filter(|status| **status == 201).count(), 5);
+}
+
+/// The store alone decides these races: the registrations go past the service, which would let them in one after the other.
+fn racing_registrations_keep_every_promise(backend: Backend) {
+    let etcd = (backend == Backend::Etcd).then(Etcd::start);
+    let dir = tempfile::tempdir().expect("a directory");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime");
+    let store: Arc<dyn Store> = match &etcd {
+        Some(etcd) => Arc::new(runtime.block_on(EtcdStore::connect(etcd.config("/sabakan/"))).expect("connected")),
+        None => Arc::new(EmbeddedStore::open(&dir.path().join("race.db")).expect("a store")),
+    };
+    let ipam = IpamConfigJson { max_nodes_in_rack: Some(9), ..fixtures::ipam() };
+    let ipam = IpamConfig::try_from(ipam).expect("valid");
+    let cases = if backend == Backend::Embedded { 40 } else { 12 };
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let number = Cell::new(0);
+    let outcome = runner.run(&requests(), |batches| {
+        number.set(number.get() + 1);
+        // A prefix of its own for each case; the head key of etcd stays where it is.
+        let keys = Keys::new(format!("/sabakan/race-{}/", number.get()), format!("/sabakan/states-{}/", number.get()));
+        let by = By { actor: Actor::internal("test"), host: "here".into(), now: jiff::Timestamp::UNIX_EPOCH };
+        runtime.block_on(repo::config::put_ipam(&*store, &keys, &by, &ipam)).expect("ipam");
+        let race = batches.iter().map(|batch| {
+            let inputs = batch.iter().map(|(serial, rack, boot)| {
+                machine(format!("s{serial}"), *rack, if *boot { "boot" } else { "worker" })
+            });
+            let new = machines_from_input(inputs.collect()).expect("valid");
+            let (store, keys, by) = (Arc::clone(&store), keys.clone(), by.clone());
+            runtime.spawn(async move {
+                repo::machines::register(&*store, &keys, &by, &new, OutsidePool::Refuse).await.is_ok()
+            })
+        });
+        let race: Vec<_> = race.collect();
+        let won: Vec<bool> = race.into_iter().map(|task| runtime.block_on(task).expect("a task")).collect();
+        let report = runtime.block_on(repo::consistency::check(&*store, &keys)).expect("a report");
+        prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
+        // What was accepted is there, and nothing else.
+        let accepted = batches.iter().zip(&won).filter(|(_, won)| **won).map(|(batch, _)| batch.len()).sum::<usize>();
+        prop_assert_eq!(report.machines, accepted, "{:?} {:?}", &batches, &won);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn two_servers_on_one_etcd_fill_the_same_racks() {
+    let first = TestServer::start(Backend::Etcd);
+    first.client().put_ipam(&fixtures::ipam()).expect("ipam");
+    let second = first.start_sibling();
+    let outcomes: Vec<u16> = std::thread::scope(|scope| {
+        let client = |number: u32| {
+            let url = if number.is_multiple_of(2) { first.url() } else { second.url() };
+            scope.spawn(move || {
+                let post = |n: u32| {
+                    let one =
+                        serde_json::to_string(&[machine(format!("c{number}-{n}"), n % 2, "worker")]).expect("JSON");
+                    request(&url, "POST", "/api/v1/machines", &[], one.as_bytes()).status
+                };
+                (0..8).map(post).collect::<Vec<_>>()
+            })
+        };
+        let handles: Vec<_> = (0..8).map(client).collect();
+        handles.into_iter().flat_map(|handle| handle.join().expect("a client")).collect()
+    });
+    let registered = all(&second);
+    assert_nothing_is_shared(&registered);
+    // 64 want one of 56 places: every place is taken, and the others were told that there is none.
+    assert_eq!(outcomes.iter().filter(|status| **status == 201).count(), 56);
+    assert_eq!(outcomes.iter().filter(|status| **status == 500).count(), 8);
+    assert_eq!(registered.len(), 56);
 }
 
 /// What a random request asks for: serials from a small range, few racks, so that requests collide often.

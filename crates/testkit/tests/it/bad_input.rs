@@ -263,6 +263,14 @@ fn ids_and_methods(backend: Backend) {
     }
     let head = request(&url, "HEAD", "/api/v1/machines", &[], b"");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
+    for undecodable in ["GET", "DELETE"] {
+        let answer = request(&url, undecodable, "/api/v1/machines/%FF", &[], b"");
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.error(), "invalid request: serial: the path is not percent-encoded UTF-8");
+    }
+    let many = request(&url, "GET", &format!("/api/v1/machines?without-serial={}", "x,".repeat(10_000)), &[], b"");
+    assert_eq!(many.status, 400);
+    assert!(many.error().contains("without-serial has 10001 values"), "{}", many.error());
     for path in ["/", "/api/v1/", "/api/v2/machines", "/api/v1//machines"] {
         assert_eq!(request(&url, "GET", path, &[], b"").status, 404, "{path}");
     }

@@ -9,7 +9,12 @@ use sabakan_testkit::{
 };
 use serde_json::json;
 
-on_both_stores!(a_key_from_storing_to_erasing, refused_input_stores_nothing, keys_are_never_stored_in_plain);
+on_both_stores!(
+    a_key_from_storing_to_erasing,
+    refused_input_stores_nothing,
+    keys_are_never_stored_in_plain,
+    a_path_that_names_no_disk_is_never_not_found
+);
 
 fn started(backend: Backend) -> TestServer {
     let server = TestServer::start(backend);
@@ -143,4 +148,15 @@ fn keys_are_never_stored_in_plain(backend: Backend) {
         + &request(&server.url(), "GET", "/api/v1/machines", &[], b"").body;
     assert!(!shows_the_key(answers.as_bytes()), "{answers}");
     assert_eq!(json!(server.client().get_key("n", "disk-1").expect("a key")), json!(KEY.as_bytes()));
+}
+
+/// A machine that is answered 404 formats its disk.
+fn a_path_that_names_no_disk_is_never_not_found(backend: Backend) {
+    let server = started(backend);
+    for path in ["", "/", "/m", "/m/", "/m/d/", "/m/d/e", "/%FF/d", "/m/%FF", "/../d", "/m/.."] {
+        for method in ["GET", "PUT"] {
+            let answer = request(&server.url(), method, &format!("/api/v1/crypts{path}"), &[], b"key");
+            assert_eq!(answer.status, 400, "{method} {path}: {}", answer.body);
+        }
+    }
 }

@@ -19,12 +19,13 @@ use sabakan_testkit::{
 };
 use sabakan_wire::rest::{ErrorKind, QueryParams};
 
-const WRITERS: u32 = 3;
+const WRITERS: u32 = 4;
 
 /// How long anything may take that must happen: elections and restarts on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Twice what is promised for a quiet machine, which is 5 s; the longest is printed.
+/// Twice the 5 s that are promised. Reads keep the promise; a registration does not when others wait before it: up to 4 s for its
+/// turn, then 2.5 s for the store. The longest of both is printed.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// What the clients of the server saw.
@@ -35,7 +36,8 @@ struct Seen {
     unknown: AtomicUsize,
     reads: AtomicUsize,
     unread: AtomicUsize,
-    slowest: Mutex<Duration>,
+    slowest_write: Mutex<Duration>,
+    slowest_read: Mutex<Duration>,
     done: AtomicBool,
 }
 
@@ -76,13 +78,15 @@ fn members_stop_and_come_back_under_writes() {
     let there: Vec<_> = refused.intersection(&registered).collect();
     assert!(there.is_empty(), "said not to have happened, and there: {there:?}");
     let (unknown, reads, unread) = (seen.unknown.into_inner(), seen.reads.into_inner(), seen.unread.into_inner());
-    let slowest = seen.slowest.into_inner().expect("a time");
+    let (write, read) = (seen.slowest_write.into_inner(), seen.slowest_read.into_inner());
+    let (write, read) = (write.expect("a time"), read.expect("a time"));
     println!(
-        "{} writes acknowledged, none lost; {} refused, {unknown} unknown; {reads} reads answered, {unread} refused; slowest {slowest:?}",
+        "{} writes acknowledged, none lost; {} refused, {unknown} unknown; \
+         {reads} reads answered, {unread} refused; slowest write {write:?}, slowest read {read:?}",
         acknowledged.len(),
         refused.len(),
     );
-    assert!(slowest < ANSWER_MAX, "an answer took {slowest:?}");
+    assert!(write.max(read) < ANSWER_MAX, "a write took {write:?}, a read {read:?}");
 }
 
 /// Ends the clients even when the test fails, so that it fails instead of hanging.
@@ -113,7 +117,9 @@ fn write(client: &Client, writer: u32, seen: &Seen) {
             return;
         }
         let serial = format!("w{writer}-{n:05}");
-        match timed(seen, || client.create_machines(&[machine(serial.clone(), writer * 1_000 + n / 20, "worker")])) {
+        match timed(&seen.slowest_write, || {
+            client.create_machines(&[machine(serial.clone(), writer * 1_000 + n / 20, "worker")])
+        }) {
             Ok(()) => add(&seen.acknowledged, serial),
             Err(error) if is(&error, 504, ErrorKind::OutcomeUnknown) => count(&seen.unknown),
             Err(error) if is(&error, 503, ErrorKind::Unavailable) => add(&seen.refused, serial),
@@ -125,7 +131,7 @@ fn write(client: &Client, writer: u32, seen: &Seen) {
 fn read(client: &Client, seen: &Seen) {
     let query: QueryParams = [("serial".to_owned(), "w0-00000".to_owned())].into_iter().collect();
     while !seen.done.load(Ordering::SeqCst) {
-        match timed(seen, || client.list_machines(&query)) {
+        match timed(&seen.slowest_read, || client.list_machines(&query)) {
             Ok(_) => count(&seen.reads),
             // Before the first write has come.
             Err(error) if error.status() == Some(404) => {}
@@ -150,10 +156,10 @@ fn is(error: &Error, status: u16, kind: ErrorKind) -> bool {
         && error.json().is_some_and(|json| json.error.contains("try"))
 }
 
-fn timed<T>(seen: &Seen, call: impl FnOnce() -> T) -> T {
+fn timed<T>(slowest: &Mutex<Duration>, call: impl FnOnce() -> T) -> T {
     let began = Instant::now();
     let result = call();
-    let mut slowest = seen.slowest.lock().expect("a time");
+    let mut slowest = slowest.lock().expect("a time");
     *slowest = began.elapsed().max(*slowest);
     result
 }

@@ -121,12 +121,18 @@ impl From<&IpamConfig> for IpamConfigJson {
 #[serde(rename_all = "kebab-case", default)]
 pub struct DhcpConfigJson {
     /// How long a lease lasts; 0: an hour.
+    #[serde(deserialize_with = "null_is_zero")]
     pub lease_minutes: u32,
     /// IPv4 addresses, at most 63.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_servers: Option<Vec<String>>,
     /// Obsolete.
+    #[serde(deserialize_with = "null_is_zero")]
     pub gateway_offset: u32,
+}
+
+fn null_is_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl TryFrom<DhcpConfigJson> for DhcpConfig {
@@ -171,7 +177,8 @@ mod tests {
 
     #[test]
     fn dhcp_output_is_as_documented() {
-        let json: DhcpConfigJson = crate::json::decode(br#"{"dns-servers":["1.1.1.1"]}"#).expect("decodes");
+        let json: DhcpConfigJson =
+            crate::json::decode(br#"{"dns-servers":["1.1.1.1"],"lease-minutes":null}"#).expect("decodes");
         let config = DhcpConfig::try_from(json).expect("valid");
         let text = serde_json::to_string(&DhcpConfigJson::from(&config)).expect("serialises");
         assert_eq!(text, r#"{"lease-minutes":0,"dns-servers":["1.1.1.1"],"gateway-offset":0}"#);

@@ -364,7 +364,7 @@ mod tests {
         check(r#"[{"serial":"s","role":"w","product":"a b"}]"#, "labels contain invalid character");
         check(
             r#"[{"serial":"s","role":"w","product":"p"},{"serial":"t","role":"w","product":"p","retire-date":"soon"}]"#,
-            "retire-date: invalid time: \"soon\"; RFC 3339 is expected, such as 2030-01-02T03:04:05Z (machine 2",
+            "retire-date: invalid time: \"soon\"; RFC 3339 is expected, such as 2030-01-02T03:04:05Z, before 9999-12-30 (machine 2",
         );
         check("[null]", "[0]: invalid type: null, expected an object");
         check(r#"[{"rack":-1}]"#, "[0].rack: invalid value");

@@ -3,7 +3,10 @@
 
 use std::str::FromStr;
 
-use sabakan_domain::query::{Criteria, Query};
+use sabakan_domain::{
+    limits::QUERY_VALUES_MAX,
+    query::{Criteria, Query},
+};
 
 /// Search parameters as texts: what the command line fills in and the URL carries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +18,14 @@ pub enum QueryError {
     /// Both sides name the same thing.
     #[error("'with' and 'without' options about the same things are specified.")]
     BothSides,
+    /// More values than anybody looks for.
+    #[error("{parameter} has {count} values, at most {QUERY_VALUES_MAX} are allowed")]
+    TooMany {
+        /// Which parameter.
+        parameter: String,
+        /// How many values it has.
+        count: usize,
+    },
     /// A label condition needs a name and a value.
     #[error("invalid query in {parameter}: {element:?}; name=value is expected")]
     Label {
@@ -59,6 +70,12 @@ impl QueryParams {
         for name in QueryParams::NAMES {
             if self.find(name).is_some() && self.find(&format!("without-{name}")).is_some() {
                 return Err(QueryError::BothSides);
+            }
+        }
+        for (parameter, value) in &self.0 {
+            let count = value.split(',').count();
+            if count > QUERY_VALUES_MAX {
+                return Err(QueryError::TooMany { parameter: parameter.clone(), count });
             }
         }
         Ok(Query { having: self.criteria("")?, not_having: self.criteria("without-")? })
@@ -156,6 +173,8 @@ mod tests {
             let error = query(&[(name, "a=1"), (&negated, "b=2")]).expect_err(name);
             assert_eq!(error, "'with' and 'without' options about the same things are specified.");
         }
+        let error = query(&[("without-serial", &"x,".repeat(10_000))]).expect_err("too many");
+        assert_eq!(error, "without-serial has 10001 values, at most 10000 are allowed");
         let error = query(&[("labels", "a=1,b")]).expect_err("no value");
         assert_eq!(error, "invalid query in labels: \"b\"; name=value is expected");
         let error = query(&[("without-labels", "b")]).expect_err("no value");
