@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
+use jiff::Timestamp;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
     Clock, Crypts, Foundation, Tokens,
@@ -86,14 +87,7 @@ impl Server {
             _ => {}
         }
         let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
-        if !config.key_file.exists() && crypts::any(&*store.store(), &keys).await? {
-            anyhow::bail!(
-                "the store holds disk keys, but the key file {} they are sealed under is missing; restore it, or give the \
-                 right --key-file. With a new one no disk could be opened",
-                config.key_file.display()
-            );
-        }
-        let ring = KeyRing::open_or_create(&config.key_file, clock.now())?;
+        let ring = open_ring(config, &*store.store(), &keys, clock.now()).await?;
         let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool, host_name()).await?;
         let foundation = Arc::new(foundation);
         if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
@@ -177,6 +171,18 @@ impl Server {
             .and_then(|()| fs::rename(&draft, &self.addresses_file))
             .with_context(|| format!("cannot write {}", self.addresses_file.display()))
     }
+}
+
+/// Opens the file with the keys that disk keys are sealed under, or makes it, unless something in the store needs one that is lost.
+async fn open_ring(config: &ServerConfig, store: &dyn Store, keys: &Keys, now: Timestamp) -> anyhow::Result<KeyRing> {
+    if !config.key_file.exists() && crypts::any(store, keys).await? {
+        anyhow::bail!(
+            "the store holds disk keys, but the key file {} they are sealed under is missing; restore it, or give the \
+             right --key-file. With a new one no disk could be opened",
+            config.key_file.display()
+        );
+    }
+    Ok(KeyRing::open_or_create(&config.key_file, now)?)
 }
 
 /// Opens the store a configuration names.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How long a registration waits for those before it. Longer than a healthy store takes for a hundred of them.
-pub const TURN_WAIT_MAX: Duration = Duration::from_secs(4);
+/// How long a registration waits for those before it. Longer than a healthy store takes for a hundred of them, and short enough
+/// that its caller is answered within five seconds when the store stops answering meanwhile.
+pub const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often the history of the embedded store is looked at.
 pub const COMPACTION_TICK: Duration = Duration::from_secs(5 * 60);
