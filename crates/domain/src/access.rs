@@ -183,8 +183,8 @@ impl Deed {
     /// Whether everybody may do it unless tokens are required. Keys are among it: machines boot before they have any token.
     pub const fn is_open(self) -> bool {
         match self {
-            Deed::ReadRegistry | Deed::ReadKey | Deed::PutKey => true,
-            Deed::ChangeRegistry | Deed::ForceState | Deed::DeleteKeys | Deed::ReadAudit | Deed::ManageTokens => false,
+            Deed::ReadRegistry | Deed::ReadAudit | Deed::ReadKey | Deed::PutKey => true,
+            Deed::ChangeRegistry | Deed::ForceState | Deed::DeleteKeys | Deed::ManageTokens => false,
         }
     }
 }
@@ -266,7 +266,7 @@ mod tests {
         (Deed::ReadKey, "yyyyy", "--yyy"),
         (Deed::PutKey, "yyyyy", "--yyy"),
         (Deed::DeleteKeys, "---yy", "---yy"),
-        (Deed::ReadAudit, "-y-yy", "-y-yy"),
+        (Deed::ReadAudit, "yyyyy", "-y-yy"),
         (Deed::ManageTokens, "----y", "----y"),
     ];
 

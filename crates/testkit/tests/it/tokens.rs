@@ -86,7 +86,7 @@ const RIGHTS: [(&str, &str, &[u8], &str, &str); 10] = [
     ("PUT", "crypts/m/disk", b"key", "yyyyy", "--yyy"),
     ("GET", "crypts/m/disk", b"", "yyyyy", "--yyy"),
     ("DELETE", "crypts/m", b"", "---yy", "---yy"),
-    ("GET", "logs", b"", "-y-yy", "-y-yy"),
+    ("GET", "logs", b"", "yyyyy", "-y-yy"),
     ("GET", "tokens", b"", "----y", "----y"),
 ];
 
