@@ -190,11 +190,6 @@ impl Deed {
 }
 
 impl Denied {
-    /// Whether the caller should come back with a token, rather than with another one.
-    pub const fn wants_token(&self) -> bool {
-        self.token_only && self.shown.is_none()
-    }
-
     fn text(&self) -> String {
         let enough = TokenRole::ALL.into_iter().filter(|role| role.grants(self.deed)).map(TokenRole::as_str);
         let roles = enough.collect::<Vec<_>>().join(" or ");
@@ -304,17 +299,17 @@ mod tests {
     fn a_denial_says_what_would_help_and_nothing_else() {
         let policy =
             |require_token| Policy { allowed: AllowedNetworks::new(["10.0.0.0/8"]).expect("valid"), require_token };
-        let check = |deed, token, require_token, wants_token, text: &str| {
+        let check = |deed, token, require_token, text: &str| {
             let ip = Some("192.0.2.1".parse().expect("an address"));
             let denied = permits(deed, &Caller { ip, token }, &policy(require_token)).expect_err(text);
-            assert_eq!((denied.to_string().as_str(), denied.wants_token()), (text, wants_token));
+            assert_eq!(denied.to_string(), text);
         };
         let text = "changing the registry needs an address in an allowed network, or a token of role admin or operator";
-        check(Deed::ChangeRegistry, None, false, false, text);
+        check(Deed::ChangeRegistry, None, false, text);
         let text = "storing a disk key needs a token of role admin or operator or machine";
-        check(Deed::PutKey, None, true, true, text);
+        check(Deed::PutKey, None, true, text);
         let text = "managing tokens needs a token of role admin; the token shown has role operator";
-        check(Deed::ManageTokens, Some(TokenRole::Operator), true, false, text);
+        check(Deed::ManageTokens, Some(TokenRole::Operator), true, text);
     }
 
     #[test]

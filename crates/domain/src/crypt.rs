@@ -66,13 +66,19 @@ pub enum KeyRefusal {
         /// The state it is in.
         state: HealthState,
     },
+    /// More than [`limits::DISK_KEYS_MAX`].
+    #[error("the machine has {0} disk keys, more are not accepted")]
+    TooMany(usize),
     /// A key is never replaced: the old one opens a disk.
     #[error("a key for disk {0} exists")]
     Exists(DiskPath),
 }
 
-/// A machine that is to go gets no new key.
-pub fn check_put(state: HealthState) -> Result<(), KeyRefusal> {
+/// A machine that is to go gets no new key, and none gets more than it can have disks.
+pub fn check_put(state: HealthState, present: usize) -> Result<(), KeyRefusal> {
+    if present >= limits::DISK_KEYS_MAX {
+        return Err(KeyRefusal::TooMany(present));
+    }
     match state {
         HealthState::Retiring | HealthState::Retired => Err(KeyRefusal::Leaving { state }),
         HealthState::Uninitialized
@@ -96,7 +102,8 @@ mod tests {
     fn keys_come_before_and_go_while_retiring() {
         for state in HealthState::ALL {
             let leaving = matches!(state, HealthState::Retiring | HealthState::Retired);
-            assert_eq!(check_put(state).is_err(), leaving, "{state}");
+            assert_eq!(check_put(state, 255).is_err(), leaving, "{state}");
+            assert_eq!(check_put(state, 256), Err(KeyRefusal::TooMany(256)), "{state}");
             let deletable = (state == HealthState::Retiring).then_some(HealthState::Retired);
             assert_eq!(check_delete(state).ok(), deletable, "{state}");
         }

@@ -24,5 +24,9 @@ pub const DNS_SERVERS_MAX: usize = 63;
 /// Longest name of a disk in bytes: one segment of a URL and of a key.
 pub const DISK_PATH_BYTES_MAX: usize = 255;
 
+/// Most disk keys of one machine: more disks than a server holds. A machine asks for keys without showing who it is, so that
+/// somebody has to count.
+pub const DISK_KEYS_MAX: usize = 256;
+
 /// Longest disk key in bytes. The shares in use have 64; the limit is that of the API.
 pub const DISK_KEY_BYTES_MAX: usize = 4096;

@@ -47,6 +47,10 @@ impl FromStr for Moment {
         }
         let at: Timestamp = text.parse().map_err(|_| error())?;
         let offset = Pieces::parse(text).ok().and_then(|p| p.to_numeric_offset()).ok_or_else(error)?;
+        // RFC 3339 counts hours to 23; stricter readers would fail on what they get from us.
+        if offset.seconds().abs() >= 24 * 60 * 60 {
+            return Err(error());
+        }
         Ok(Moment { at, offset })
     }
 }
@@ -94,6 +98,8 @@ mod tests {
             "2030-13-02T03:04:05Z",
             "2030-01-02T03:04:05+09:00[Asia/Tokyo]",
             "2030-01-02T03:04:05Zjunk",
+            "2030-01-02T03:04:05+25:00",
+            "2030-01-02T03:04:05-24:00",
         ] {
             assert!(bad.parse::<Moment>().is_err(), "{bad:?}");
         }

@@ -116,7 +116,9 @@ impl Refusal for TransitionRefusal {
 impl Refusal for KeyRefusal {
     fn kind(self) -> ServiceError {
         match self {
-            KeyRefusal::Leaving { .. } | KeyRefusal::NotRetiring { .. } => ServiceError::Refused(self.to_string()),
+            KeyRefusal::Leaving { .. } | KeyRefusal::NotRetiring { .. } | KeyRefusal::TooMany(_) => {
+                ServiceError::Refused(self.to_string())
+            }
             KeyRefusal::Exists(_) => ServiceError::Conflict(self.to_string()),
         }
     }

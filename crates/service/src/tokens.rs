@@ -50,8 +50,13 @@ impl Tokens {
     /// Every token, by id.
     pub async fn list(&self) -> Result<Vec<TokenInfo>, ServiceError> {
         let stored = tokens::list(&*self.on.store, &self.on.keys).await?;
-        let info =
-            |(id, value): (String, bytes::Bytes)| Some(TokenInfo { record: TokenRecord::from_bytes(&value)?, id });
+        let info = |(id, value): (String, bytes::Bytes)| {
+            let Some(record) = TokenRecord::from_bytes(&value) else {
+                tracing::warn!(id, "a stored token cannot be read and is left out");
+                return None;
+            };
+            Some(TokenInfo { id, record })
+        };
         Ok(stored.into_iter().filter_map(info).collect())
     }
 
@@ -75,6 +80,11 @@ impl Tokens {
         }
         let fields = TokenRecordFields { id: shown.id().to_owned(), name: name.clone(), role, sha256: hash, created };
         Ok(shown.matches(&fields).then_some((name, role)))
+    }
+
+    /// Whether a token is there, as far as this server knows. For those who showed it a while ago and are still served.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.on.view.latest_known().find_token(id).is_some()
     }
 
     /// Whether somebody can still manage tokens when addresses give no right.

@@ -17,7 +17,7 @@ pub(super) fn page() -> String {
     let write = "writing to a string does not fail";
     for state in HealthState::ALL {
         let yes = |allowed: bool| if allowed { "yes" } else { "–" };
-        let (put, delete) = (crypt::check_put(state).is_ok(), crypt::check_delete(state).is_ok());
+        let (put, delete) = (crypt::check_put(state, 0).is_ok(), crypt::check_delete(state).is_ok());
         let remove = check_removal(state).is_ok();
         writeln!(text, "| `{state}` | {} | {} | {} | {} |", state.text(), yes(put), yes(delete), yes(remove))
             .expect(write);

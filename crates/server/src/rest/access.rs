@@ -13,6 +13,7 @@ use sabakan_domain::{
     access::{Caller, Deed, permits},
     audit::{self, Known},
 };
+use sabakan_service::token::TokenText;
 use sabakan_wire::rest::{ErrorKind, USER_HEADER};
 
 use super::{ApiError, App};
@@ -31,10 +32,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
     }
 }
 
+/// The id of the token that was shown and recognised.
+#[derive(Debug, Clone)]
+pub(super) struct Shown(pub(super) String);
+
+fn token_id(text: &str) -> Option<String> {
+    TokenText::parse(text).ok().map(|token| token.id().to_owned())
+}
+
 /// Recognises and judges the caller of every request.
 pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let ip = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical());
-    let shown = bearer(request.headers()).map(str::to_owned);
+    let wanted = deed(request.method(), request.uri().path(), request.uri().query());
+    // Who asks for something everybody may have is not looked up: it must be answered when the store is not.
+    let shown = bearer(request.headers()).filter(|_| wanted.is_some()).map(str::to_owned);
     let recognised = match shown {
         None => None,
         Some(text) => match app.tokens.recognise(&text).await {
@@ -48,25 +59,29 @@ pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> 
     };
     let caller = Caller { ip, token: recognised.as_ref().map(|(_, role)| *role) };
     let plain = !request.extensions().get::<Peer>().is_some_and(|peer| peer.1);
-    if let Err(refusal) = judge(&app, &request, &caller, plain) {
+    if let Some(deed) = wanted
+        && let Err(refusal) = judge(&app, deed, &caller, plain)
+    {
         return refusal.into_response();
     }
     let (name, known) = match recognised {
-        Some((name, _)) => (name, Known::Token),
+        Some((name, _)) => {
+            let id = bearer(request.headers()).and_then(token_id).unwrap_or_default();
+            request.extensions_mut().insert(Shown(id));
+            (name, Known::Token)
+        }
         None => (declared(request.headers()), Known::Declared),
     };
     request.extensions_mut().insert(Actor(Arc::new(audit::Actor { name, known, ip })));
     next.run(request).await
 }
 
-fn judge(app: &App, request: &Request, caller: &Caller, plain: bool) -> Result<(), ApiError> {
-    let path = request.uri().path();
-    let Some(deed) = deed(request.method(), path, request.uri().query()) else { return Ok(()) };
-    let touches_keys = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys);
-    // Keys do not travel in the clear, except inside this machine. Not 404, as the older service says: a machine takes that as
-    // leave to format its disk.
-    if touches_keys && plain && !caller.ip.is_some_and(|ip| ip.is_loopback()) {
-        return Err(ApiError::new(ErrorKind::Forbidden, "disk keys are served over HTTPS"));
+fn judge(app: &App, deed: Deed, caller: &Caller, plain: bool) -> Result<(), ApiError> {
+    let secret = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys | Deed::ManageTokens);
+    // Keys and new tokens do not travel in the clear, except inside this machine. Not 404, as the older service says: a machine
+    // takes that as leave to format its disk.
+    if secret && plain && !caller.ip.is_some_and(|ip| ip.is_loopback()) {
+        return Err(ApiError::new(ErrorKind::Forbidden, "disk keys and tokens are served over HTTPS"));
     }
     permits(deed, caller, &app.policy).map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
 }

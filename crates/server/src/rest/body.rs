@@ -13,22 +13,28 @@ use tokio::{
     time::timeout,
 };
 
+use zeroize::Zeroizing;
+
 use super::ApiError;
 use crate::limits;
 
 /// What one permit of the room for bodies stands for.
 pub(super) const UNIT: usize = 1024;
 
+/// Bodies up to this size are kept where they were first put.
+const SMALL: usize = 8 * 1024;
+
 /// A whole body, and the room it takes.
 pub(super) struct Payload {
-    bytes: Vec<u8>,
+    /// Wiped, whatever becomes of the request: it may be a disk key.
+    bytes: Zeroizing<Vec<u8>>,
     _room: OwnedSemaphorePermit,
 }
 
 impl Payload {
     /// The bytes themselves, for those who wipe them.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        std::mem::take(&mut *self.bytes)
     }
 }
 
@@ -59,7 +65,8 @@ pub(super) async fn read(
         let text = "too many large requests at once; nothing was changed, try again";
         return Err(ApiError::new(ErrorKind::Unavailable, text));
     };
-    let mut bytes = Vec::new();
+    // A small body is never moved while it grows, so that no copy of a key is left behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(max.min(SMALL)));
     loop {
         let frame = timeout(limits::BODY_PAUSE_MAX, body.frame()).await;
         let frame = frame.map_err(|_| ApiError::invalid("the request body stopped coming"))?;

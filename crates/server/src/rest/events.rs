@@ -12,13 +12,14 @@ use std::{
 };
 
 use axum::{
+    Extension,
     body::{Body, Bytes},
     extract::{Query, State},
     http::{HeaderMap, HeaderName, header},
     response::{IntoResponse, Response},
 };
 use hyper::body::Frame;
-use sabakan_service::{Change, EventStream, FeedEvent};
+use sabakan_service::{Change, EventStream, FeedEvent, Tokens};
 use sabakan_store::Revision;
 use sabakan_wire::rest::{
     ErrorJson, ErrorKind, EventActorJson, EventJson, EventMarkJson, MachineJson, event_kinds as kinds,
@@ -30,7 +31,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ApiError, App, read_within};
+use super::{ApiError, App, access::Shown, read_within};
 use crate::limits;
 
 /// The bounds of event feeds. Not for users: tests shorten the waits.
@@ -87,6 +88,7 @@ impl FeedRoom {
 ))]
 pub async fn follow(
     State(app): State<App>,
+    shown: Option<Extension<Shown>>,
     headers: HeaderMap,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
@@ -100,7 +102,8 @@ pub async fn follow(
     let format = Format::of(&headers);
     let (sender, chunks) = mpsc::channel(1);
     let farewell = Arc::new(OnceLock::new());
-    let sending = Sending { stream, format, sender, farewell: Arc::clone(&farewell), _place: place };
+    let permit = shown.map(|Extension(Shown(id))| (Arc::clone(&app.tokens), id));
+    let sending = Sending { stream, format, sender, farewell: Arc::clone(&farewell), permit, _place: place };
     tokio::spawn(sending.run(room.bounds, room.stop.clone()));
     let head = [
         (header::CONTENT_TYPE, format.content_type()),
@@ -232,13 +235,15 @@ struct Sending {
     format: Format,
     sender: mpsc::Sender<Bytes>,
     farewell: Arc<OnceLock<Bytes>>,
+    /// The token that opened the feed. Revoked, it ends with the next event, or when it would have been silent.
+    permit: Option<(Arc<Tokens>, String)>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Sending {
     /// Runs until the feed is over, its reader is gone or too slow, or the server stops.
     async fn run(self, bounds: FeedBounds, stop: CancellationToken) {
-        let Sending { mut stream, format, sender, farewell, _place } = self;
+        let Sending { mut stream, format, sender, farewell, permit, _place } = self;
         loop {
             let place = tokio::select! {
                 () = stop.cancelled() => return,
@@ -258,6 +263,9 @@ impl Sending {
                 () = sender.closed() => return,
                 next = timeout(bounds.silence_max, stream.next()) => next,
             };
+            if permit.as_ref().is_some_and(|(tokens, id)| !tokens.is_known(id)) {
+                return;
+            }
             let events = match next {
                 Ok(Some(events)) => events,
                 Ok(None) => return,

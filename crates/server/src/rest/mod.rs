@@ -19,11 +19,14 @@ use std::{future::Future, sync::Arc};
 
 pub use access::Actor;
 use axum::{
-    Extension, Router, middleware,
+    Extension, Router,
+    http::Uri,
+    middleware,
     routing::{any, delete, get},
 };
 pub use error::ApiError;
 pub use events::{FeedBounds, FeedRoom};
+use percent_encoding::percent_decode_str;
 use sabakan_domain::access::Policy;
 use sabakan_service::{Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens};
 use sabakan_wire::rest::{ErrorKind, paths};
@@ -127,10 +130,20 @@ pub fn router(app: App) -> Router {
         .merge(incomplete())
         .route(paths::OPENAPI, get(system::openapi))
         .layer(Extension(system::DocumentText(text)))
-        .fallback(async || ApiError::new(ErrorKind::NotFound, ""))
+        .fallback(unknown)
         .method_not_allowed_fallback(async || ApiError::new(ErrorKind::MethodNotAllowed, ""))
         .layer(middleware::from_fn_with_state(app.clone(), access::check))
         .with_state(app)
+}
+
+/// A path that leads nowhere. One that was meant to lead to a disk key is called wrong instead of "not found": a machine that is told
+/// so formats its disk, and a doubled slash must not do that.
+async fn unknown(uri: Uri) -> ApiError {
+    let path = percent_decode_str(uri.path()).decode_utf8_lossy().to_lowercase();
+    if path.split('/').any(|segment| segment == "crypts") {
+        return ApiError::invalid("the path must be /api/v1/crypts/<serial>/<disk>, spelled exactly like this");
+    }
+    ApiError::new(ErrorKind::NotFound, "")
 }
 
 /// Paths that name too little or too much: their clients are told so instead of "not found", which they would take for the answer

@@ -38,11 +38,12 @@ pub async fn put(
     let key = keys.crypt(serial, disk);
     let plan = || async {
         let stored = get(store, keys, serial).await?;
-        crypt::check_put(stored.machine.status.state).map_err(ChangeError::Refused)?;
-        let present = store.get_many(vec![key.clone()]).await?;
-        if present.values.iter().any(Option::is_some) {
+        let present = list(store, keys, serial).await?;
+        if present.iter().any(|key| key.disk == *disk) {
             return Err(ChangeError::Refused(KeyRefusal::Exists(disk.clone())));
         }
+        // The count is not compared: those who put at the same moment may exceed it by their own number.
+        crypt::check_put(stored.machine.status.state, present.len()).map_err(ChangeError::Refused)?;
         let mut txn = Txn {
             when: vec![stored.unchanged(keys), Compare::Missing(key.clone())],
             then: vec![Op::put(key.clone(), sealed.clone())],
@@ -100,12 +101,12 @@ pub async fn erase(
         let stored = get(store, keys, serial).await?;
         let unchanged = stored.unchanged(keys);
         let state = crypt::check_delete(stored.machine.status.state).map_err(ChangeError::Refused)?;
-        let (erased, revisions) = list(store, keys, serial).await?;
+        let erased = list(store, keys, serial).await?;
         let mut machine = stored.machine;
         machine.status = Status { state, since: by.now };
-        // The machine is retiring at the revision compared, so that nobody could have added a key since; those read are all.
+        // The machine is retiring at the revision compared: nobody could have added a key since, and nobody erased one without
+        // moving it. Those read are all, and the transaction stays as small as it is however many they are.
         let mut txn = Txn { when: vec![unchanged], then: vec![Op::DeletePrefix(keys.crypts(serial))] };
-        txn.when.extend(revisions);
         put_machine(&mut txn, keys, &machine);
         by.log(&mut txn, keys, act(serial, "delete", describe(&erased)));
         Ok((txn, erased.into_iter().map(|key| key.disk).collect()))
@@ -113,10 +114,10 @@ pub async fn erase(
     change(store, plan).await
 }
 
-/// The keys of a machine, and compares that hold while they are the same.
-async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<(Vec<StoredKey>, Vec<Compare>), StoreError> {
+/// The keys of a machine.
+async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<Vec<StoredKey>, StoreError> {
     let prefix = keys.crypts(serial);
-    let (mut found, mut compares) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     let mut range = Range::first(prefix.clone());
     loop {
         let page = store.list(range.clone()).await?;
@@ -126,14 +127,13 @@ async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<(Vec<St
                 place: kv.key.clone(),
                 reason: "not the name of a disk".to_owned(),
             })?;
-            compares.push(Compare::ModRevision(kv.key.clone(), kv.mod_revision));
             found.push(StoredKey { disk, sealed: kv.value.clone() });
         }
         match page.items.last() {
             Some(last) if page.more => {
                 range = Range { after: Some(last.key.clone()), at: Some(page.revision), ..range };
             }
-            _ => return Ok((found, compares)),
+            _ => return Ok(found),
         }
     }
 }

@@ -47,9 +47,17 @@ pub async fn revoke(store: &dyn Store, keys: &Keys, by: &By, id: &str) -> Result
 /// Every token: id and value.
 pub async fn list(store: &dyn Store, keys: &Keys) -> Result<Vec<(String, Bytes)>, StoreError> {
     let prefix = keys.tokens();
-    let page = store.list(Range::first(prefix.clone())).await?;
     let id = |key: &str| key.strip_prefix(&prefix).unwrap_or_default().to_owned();
-    Ok(page.items.into_iter().map(|kv| (id(&kv.key), kv.value)).collect())
+    let (mut all, mut range) = (Vec::new(), Range::first(prefix.clone()));
+    loop {
+        let page = store.list(range.clone()).await?;
+        range.after = page.items.last().map(|kv| kv.key.clone());
+        range.at = Some(page.revision);
+        all.extend(page.items.into_iter().map(|kv| (id(&kv.key), kv.value)));
+        if !page.more {
+            return Ok(all);
+        }
+    }
 }
 
 fn act(id: &str, action: &'static str, detail: &str) -> Act {

@@ -13,7 +13,8 @@ on_both_stores!(
     a_key_from_storing_to_erasing,
     refused_input_stores_nothing,
     keys_are_never_stored_in_plain,
-    a_path_that_names_no_disk_is_never_not_found
+    a_path_that_names_no_disk_is_never_not_found,
+    many_keys_are_erased_at_once
 );
 
 fn started(backend: Backend) -> TestServer {
@@ -159,4 +160,33 @@ fn a_path_that_names_no_disk_is_never_not_found(backend: Backend) {
             assert_eq!(answer.status, 400, "{method} {path}: {}", answer.body);
         }
     }
+    // Nor is one that is spelled wrong, whether there is a key or not.
+    assert_eq!(request(&server.url(), "PUT", "/api/v1/crypts/m/d", &[], b"key").status, 201);
+    for path in
+        ["//api/v1/crypts/m/d", "/api/v1//crypts/m/d", "/api/v1/%63rypts/m/d", "/api/v1/Crypts/m/d", "/crypts/m/d"]
+    {
+        let answer = request(&server.url(), "GET", path, &[], b"");
+        assert_eq!((answer.status, &answer.json()["kind"]), (400, &json!("invalid")), "{path}: {}", answer.body);
+    }
+}
+
+/// Keys are put by whoever says to be the machine; that must not keep it from being retired.
+fn many_keys_are_erased_at_once(backend: Backend) {
+    let server = started(backend);
+    let put = |n: usize| {
+        let path = format!("/api/v1/crypts/m/{n:0>200}");
+        request(&server.url(), "PUT", &path, &[], format!("key {n}").as_bytes())
+    };
+    for n in 0..256 {
+        assert_eq!(put(n).status, 201, "{n}");
+    }
+    let refused = put(256);
+    assert_eq!(refused.status, 500);
+    assert!(refused.error().starts_with("the machine has 256 disk keys, more are not accepted"), "{}", refused.error());
+    server.client().put_state("m", "retiring", false).expect("retiring");
+    let erased = request(&server.url(), "DELETE", "/api/v1/crypts/m", &[], b"");
+    assert_eq!((erased.status, erased.json().as_array().map(Vec::len)), (200, Some(256)));
+    let log = server.client().list_logs(None, None).expect("the log");
+    let record = log.iter().find(|entry| entry.category == "crypts" && entry.action == "delete").expect("a record");
+    assert_eq!(record.detail.lines().filter(|line| line.contains(" sha256:")).count(), 256);
 }

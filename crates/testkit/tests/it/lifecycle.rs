@@ -252,3 +252,25 @@ fn check_published(server: &TestServer, state: &str) {
         assert_eq!(value("/states/m").trim().as_bytes(), record.as_slice(), "what a foreign program reads");
     }
 }
+
+#[test]
+fn a_foreign_watcher_of_etcd_sees_every_state() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+    };
+    let server = started(Backend::Etcd);
+    let etcd = server.etcd.as_ref().expect("on etcd");
+    let mut watcher = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args(["--endpoints", &etcd.endpoints().join(","), "watch", "--prefix", "/states/", "--rev", "1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("etcdctl runs");
+    server.client().put_state("m", "healthy", false).expect("healthy");
+    let lines = BufReader::new(watcher.stdout.take().expect("its output")).lines();
+    let told = lines.map_while(Result::ok).find(|line| line.contains("\"state\":\"healthy\""));
+    watcher.kill().expect("stopped");
+    watcher.wait().expect("ended");
+    assert!(told.is_some_and(|line| line.contains("\"serial\":\"m\"")), "the state was published");
+}

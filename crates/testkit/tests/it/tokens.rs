@@ -10,7 +10,12 @@ use sabakan_testkit::{
 use sabakan_wire::rest::NewTokenJson;
 use serde_json::json;
 
-on_both_stores!(a_token_is_made_used_and_revoked, what_each_role_may_do, without_an_admin_token_none_is_required);
+on_both_stores!(
+    a_token_is_made_used_and_revoked,
+    what_each_role_may_do,
+    without_an_admin_token_none_is_required,
+    a_feed_ends_with_its_token
+);
 
 fn started(backend: Backend) -> TestServer {
     let server = TestServer::start(backend);
@@ -127,4 +132,23 @@ fn without_an_admin_token_none_is_required(backend: Backend) {
     server.client().create_token("x", "operator").expect("a token");
     let text = server.restart_with(|config| config.require_token = true).expect_err("nobody could change anything");
     assert!(text.contains("--require-token needs an admin token"), "{text}");
+}
+
+fn a_feed_ends_with_its_token(backend: Backend) {
+    use std::io::{Read as _, Write as _};
+    let server = started(backend);
+    let token = server.client().create_token("watcher", "read").expect("a token");
+    let mut stream = sabakan_testkit::raw::connect(&server.url());
+    let head = format!("GET /api/v1/events?follow=true HTTP/1.0\r\nauthorization: Bearer {}\r\n\r\n", token.token);
+    stream.write_all(head.as_bytes()).expect("sent");
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(b"snapshot-end") {
+        stream.read_exact(&mut byte).expect("the snapshot");
+        seen.push(byte[0]);
+    }
+    server.client().revoke_token(&token.id).expect("revoked");
+    server.client().put_label("m", "wakes", "it").expect("labelled");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the feed comes to its end");
 }
