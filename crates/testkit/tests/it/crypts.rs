@@ -190,3 +190,32 @@ fn many_keys_are_erased_at_once(backend: Backend) {
     let record = log.iter().find(|entry| entry.category == "crypts" && entry.action == "delete").expect("a record");
     assert_eq!(record.detail.lines().filter(|line| line.contains(" sha256:")).count(), 256);
 }
+
+#[test]
+fn a_half_sent_key_is_not_stored() {
+    use std::io::{Read as _, Write as _};
+    let server = started(Backend::Embedded);
+    let mut stream = sabakan_testkit::raw::connect(&server.url());
+    stream
+        .write_all(b"PUT /api/v1/crypts/m/d HTTP/1.1\r\nhost: t\r\ncontent-length: 64\r\n\r\nhalf a key")
+        .expect("sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    let mut answer = String::new();
+    // The server may close without an answer: the request never came to its end.
+    let _closed = stream.read_to_string(&mut answer);
+    assert!(!answer.contains(" 201 "), "{answer}");
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/m/d", &[], b"").status, 404);
+}
+
+/// The founding examples send keys and JSON as `curl -d` does, as a form; what a body is called is therefore never held against it.
+#[test]
+fn a_key_is_its_bytes_whatever_they_are_called() {
+    let server = started(Backend::Embedded);
+    for (n, name) in
+        ["application/x-www-form-urlencoded", "application/json", "text/plain", "nonsense"].iter().enumerate()
+    {
+        let path = format!("/api/v1/crypts/m/d{n}");
+        assert_eq!(request(&server.url(), "PUT", &path, &[("content-type", name)], b"k&=%").status, 201, "{name}");
+        assert_eq!(request(&server.url(), "GET", &path, &[], b"").body, "k&=%");
+    }
+}
