@@ -46,6 +46,20 @@ impl Deref for Payload {
     }
 }
 
+/// What clients call the bodies of this API: JSON and bytes by their names, and whatever `curl -d` and simple libraries call anything.
+const TYPES: [&str; 4] =
+    ["application/json", "application/octet-stream", "application/x-www-form-urlencoded", "text/plain"];
+
+/// Refuses a body that says to be something else, such as a picture or a multipart form, before it is taken for a key.
+fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let name = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if name.is_empty() || TYPES.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    Err(ApiError::invalid(format!("content type {name:?} is not accepted; {} are, or none", TYPES.join(", "))))
+}
+
 /// Reads a whole body of at most `max` bytes. Length announced or not, no more than that is kept.
 pub(super) async fn read(
     room: &Arc<Semaphore>,
@@ -53,6 +67,7 @@ pub(super) async fn read(
     mut body: Body,
     max: usize,
 ) -> Result<Payload, ApiError> {
+    check_type(headers)?;
     let too_large = || ApiError::new(ErrorKind::TooLarge, format!("the request body is larger than {max} bytes"));
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {

@@ -207,13 +207,21 @@ fn a_half_sent_key_is_not_stored() {
     assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/m/d", &[], b"").status, 404);
 }
 
-/// The founding examples send keys and JSON as `curl -d` does, as a form; what a body is called is therefore never held against it.
+/// The founding examples send keys and JSON as `curl -d` does, as a form; that and what other clients say is accepted.
 #[test]
-fn a_key_is_its_bytes_whatever_they_are_called() {
+fn a_body_of_another_kind_is_refused() {
     let server = started(Backend::Embedded);
-    for (n, name) in
-        ["application/x-www-form-urlencoded", "application/json", "text/plain", "nonsense"].iter().enumerate()
-    {
+    for wrong in ["image/png", "multipart/form-data; boundary=x", "application/xml", "nonsense"] {
+        for (method, path) in [("PUT", "/api/v1/crypts/m/d"), ("PUT", "/api/v1/state/m"), ("POST", "/api/v1/machines")]
+        {
+            let answer = request(&server.url(), method, path, &[("content-type", wrong)], b"healthy");
+            assert_eq!(answer.status, 400, "{method} {path} {wrong}: {}", answer.body);
+            assert!(answer.error().contains("is not accepted"), "{}", answer.error());
+        }
+    }
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/m/d", &[], b"").status, 404);
+    let accepted = ["application/x-www-form-urlencoded", "application/json", "Text/Plain; charset=utf-8", ""];
+    for (n, name) in accepted.iter().enumerate() {
         let path = format!("/api/v1/crypts/m/d{n}");
         assert_eq!(request(&server.url(), "PUT", &path, &[("content-type", name)], b"k&=%").status, 201, "{name}");
         assert_eq!(request(&server.url(), "GET", &path, &[], b"").body, "k&=%");

@@ -50,7 +50,8 @@ fn a_token_is_made_used_and_revoked(backend: Backend) {
 
     let listed = server.client().list_tokens().expect("tokens");
     assert_eq!((listed.len(), &listed[0].id, listed[0].role.as_str()), (1, &created.id, "operator"));
-    let secret = created.token.rsplit('_').next().expect("a secret");
+    // The secret itself may hold the character that stands before it.
+    let secret = created.token.splitn(3, '_').nth(2).expect("a secret");
     let shown = serde_json::to_string(&listed).expect("JSON") + &serde_json::to_string(&log).expect("JSON");
     assert!(!shown.contains(secret), "the secret is shown once");
     for (key, value) in server.dump() {
