@@ -107,7 +107,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::NotFound => ApiError::new(ErrorKind::NotFound, reason),
             ServiceError::Invalid(_) => ApiError::new(ErrorKind::Invalid, reason),
             ServiceError::Refused(_) => ApiError::new(ErrorKind::Refused, reason),
-            // The older API calls this a bad request without a reason; the kind tells programs.
+            // The older API answers 400 here, where it answers 500 to every other refusal.
             ServiceError::KeysExist => ApiError::new(ErrorKind::Invalid, reason),
             ServiceError::Forbidden(_) => ApiError::new(ErrorKind::Forbidden, reason),
             ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),

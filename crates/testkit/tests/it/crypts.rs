@@ -141,7 +141,7 @@ fn keys_are_never_stored_in_plain(backend: Backend) {
     };
     let all = check(&server);
     let (one, other) = (&all["/sabakan/crypts/m/disk-1"], &all["/sabakan/crypts/n/disk-1"]);
-    assert_ne!(one, other, "nobody sees that two disks have the same key");
+    assert_ne!(one, other, "sealed twice, a key never looks the same");
     server.client().put_state("m", "retiring", false).expect("retiring");
     server.client().delete_keys("m").expect("erased");
     check(&server);
