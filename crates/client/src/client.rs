@@ -10,17 +10,17 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sabakan_wire::rest::USER_HEADER;
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{
-    AsSendBody, Timeout,
-    http::{HeaderValue, Request, StatusCode, Uri, header, request},
+    AsSendBody,
+    http::{HeaderValue, Request, StatusCode, header, request},
 };
 
-use crate::{error::Error, limits};
+use crate::{base::BaseUrl, connect, error::Error, failure, limits, trust::Trust};
 
 /// A sabakan server. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: ureq::Agent,
-    base: String,
+    base: BaseUrl,
     user: Option<HeaderValue>,
     authorization: Option<HeaderValue>,
     timeout: Duration,
@@ -35,11 +35,13 @@ pub struct ClientOptions {
     pub token: Option<BearerToken>,
     /// How long the server may be silent.
     pub timeout: Duration,
+    /// Which certificates are believed. Looked at only for an `https://` URL.
+    pub trust: Trust,
 }
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { user: None, token: None, timeout: limits::ANSWER_WAIT }
+        ClientOptions { user: None, token: None, timeout: limits::ANSWER_WAIT, trust: Trust::default() }
     }
 }
 
@@ -74,14 +76,19 @@ impl fmt::Debug for BearerToken {
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 impl Client {
-    /// A client for the server at this URL, such as `http://localhost:8888`. Connects to nothing yet.
+    /// A client for the server at this URL, such as `http://localhost:8888` or `https://boot-0:8443`. Connects to nothing yet.
     pub fn new(base_url: &str) -> Result<Client, Error> {
         Client::with_options(base_url, &ClientOptions::default())
     }
 
-    /// Like [`Client::new`].
+    /// Like [`Client::new`]. Refuses a token for a server that only plain HTTP over the network leads to.
     pub fn with_options(base_url: &str, options: &ClientOptions) -> Result<Client, Error> {
-        let base = check_base(base_url)?;
+        let base = BaseUrl::parse(base_url)?;
+        let authorization = options.token.as_ref().map(BearerToken::header).transpose()?;
+        if authorization.is_some() {
+            base.require_private("a token")?;
+        }
+        let connect_wait = limits::CONNECT_WAIT.min(options.timeout);
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A redirected write would arrive as a read. No address of this API redirects.
@@ -90,25 +97,35 @@ impl Client {
             // A proxy meant for the internet would be asked for localhost too, and the server would see its address, not ours.
             .proxy(None)
             .user_agent(concat!("sabakan-client/", env!("CARGO_PKG_VERSION")))
-            .timeout_resolve(Some(limits::CONNECT_WAIT))
-            .timeout_connect(Some(limits::CONNECT_WAIT))
+            .timeout_resolve(Some(connect_wait))
+            .timeout_connect(Some(connect_wait))
             .timeout_recv_response(Some(options.timeout))
             .timeout_per_read(Some(options.timeout))
             .timeout_per_write(Some(options.timeout))
-            .timeout_global(Some(limits::REQUEST_WAIT_MAX.max(options.timeout)))
-            .build();
+            .timeout_global(Some(limits::REQUEST_WAIT_MAX.max(options.timeout)));
+        let config = if base.is_https() { config.tls_config(options.trust.tls_config()?) } else { config };
         Ok(Client {
-            agent: config.new_agent(),
+            agent: connect::agent(config.build()),
             base,
             user: options.user.as_deref().and_then(user_header),
-            authorization: options.token.as_ref().map(BearerToken::header).transpose()?,
+            authorization,
             timeout: options.timeout,
         })
     }
 
     /// The server's URL, without a slash at its end.
     pub fn base_url(&self) -> &str {
-        &self.base
+        self.base.as_str()
+    }
+
+    /// Whether nobody can read on the way what is sent: it is encrypted, or does not leave this host.
+    pub fn is_private(&self) -> bool {
+        self.base.is_private()
+    }
+
+    /// Refuses what must not be readable on the way, such as a disk key, where it would be.
+    pub(crate) fn require_private(&self, what: &'static str) -> Result<(), Error> {
+        self.base.require_private(what)
     }
 
     pub(crate) fn get(&self, path: &str, query: &[(String, String)], bytes_max: u64) -> Result<Vec<u8>, Error> {
@@ -214,11 +231,11 @@ impl Client {
     }
 
     pub(crate) fn unexpected(&self, path: &str, reason: &dyn std::fmt::Display) -> Error {
-        Error::Decode { url: format!("{}{path}", self.base), reason: reason.to_string() }
+        Error::Decode { url: format!("{}{path}", self.base.as_str()), reason: reason.to_string() }
     }
 
     fn target(&self, path: &str, query: &[(String, String)]) -> Result<String, Error> {
-        let mut url = format!("{}{path}", self.base);
+        let mut url = format!("{}{path}", self.base.as_str());
         for (n, (name, value)) in query.iter().enumerate() {
             url.push(if n == 0 { '?' } else { '&' });
             url.extend([encoded(name), "=".to_owned(), encoded(value)]);
@@ -255,31 +272,8 @@ impl Client {
         Ok((status, body.map_err(|error| self.failure(error))?))
     }
 
-    /// Sorts the transport's errors by what they mean to a caller.
     fn failure(&self, error: ureq::Error) -> Error {
-        let server = self.base.clone();
-        match error {
-            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
-                Error::Connect { server, reason: format!("no answer within {} s", limits::CONNECT_WAIT.as_secs()) }
-            }
-            ureq::Error::Timeout(Timeout::Global | Timeout::PerCall) => {
-                Error::Timeout { server, limit: format!("{} s in total", limits::REQUEST_WAIT_MAX.as_secs()) }
-            }
-            ureq::Error::Timeout(_) => {
-                Error::Timeout { server, limit: format!("{} s of silence", self.timeout.as_secs_f64()) }
-            }
-            ureq::Error::HostNotFound => Error::Connect { server, reason: "host not found".to_owned() },
-            ureq::Error::ConnectionFailed => Error::Connect { server, reason: "connection failed".to_owned() },
-            ureq::Error::Io(error) if is_unconnected(&error) => Error::Connect { server, reason: network_text(&error) },
-            ureq::Error::Io(error) => Error::Interrupted { server, reason: network_text(&error) },
-            ureq::Error::Http(error) => Error::Request { reason: error.to_string() },
-            ureq::Error::BadUri(reason) => Error::Request { reason },
-            ureq::Error::BodyExceedsLimit(bytes) => {
-                Error::Decode { url: server, reason: format!("it is larger than {bytes} bytes") }
-            }
-            ureq::Error::Protocol(error) => Error::Decode { url: server, reason: format!("it is not HTTP: {error}") },
-            other => Error::Interrupted { server, reason: other.to_string() },
-        }
+        failure::sorted(&self.base, self.timeout, error)
     }
 }
 
@@ -288,62 +282,10 @@ pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// Whether this can only have happened before the first byte was sent. In doubt it has not: a caller who believes so may send a
-/// write twice.
-fn is_unconnected(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        AddrNotAvailable, ConnectionRefused, HostUnreachable, InvalidData, InvalidInput, NetworkDown,
-        NetworkUnreachable, Other, PermissionDenied, TimedOut, UnexpectedEof, WriteZero,
-    };
-    match error.kind() {
-        AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable
-        | PermissionDenied => true,
-        Other | InvalidData | InvalidInput | TimedOut | UnexpectedEof | WriteZero => false,
-        // A host name that does not resolve has neither a number nor a kind that can be named.
-        _ => error.raw_os_error().is_none(),
-    }
-}
-
-/// The words for an error of the network. Numbers of the operating system help nobody where words exist.
-fn network_text(error: &io::Error) -> String {
-    if error.raw_os_error().is_some() && error.kind() != io::ErrorKind::Other {
-        error.kind().to_string()
-    } else {
-        error.to_string()
-    }
-}
-
 /// A header can carry no control character; a strange name must not stop the work.
 fn user_header(user: &str) -> Option<HeaderValue> {
     let visible: String = user.chars().filter(|c| !c.is_control()).collect();
     HeaderValue::from_bytes(visible.trim().as_bytes()).ok().filter(|value| !value.is_empty())
-}
-
-fn check_base(url: &str) -> Result<String, Error> {
-    // Whoever puts a password into a URL must not find it in an error text.
-    let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
-    let refuse = |reason: &str| Err(Error::Url { url: shown.clone(), reason: reason.to_owned() });
-    if !url.contains("://") {
-        return refuse("it must begin with http://, as in http://localhost:8888");
-    }
-    let Ok(uri) = url.parse::<Uri>() else { return refuse("it is not a URL, as in http://localhost:8888") };
-    let Some(authority) = uri.authority() else { return refuse("it names no host") };
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return refuse("https is not supported yet; name the http:// address of the server"),
-        _ => return refuse("only http:// is supported"),
-    }
-    if authority.as_str().contains('@') {
-        return refuse("user names and passwords are not supported");
-    }
-    let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
-    if authority.host().is_empty() || (!after_host.is_empty() && authority.port_u16().is_none()) {
-        return refuse("host or port is wrong");
-    }
-    if uri.query().is_some() || url.contains('#') {
-        return refuse("it must end with the host, the port or a path");
-    }
-    Ok(format!("http://{authority}{}", uri.path().trim_end_matches('/')))
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use crate::{
 };
 
 impl Client {
-    /// Stores the key of a disk. An error with status 409 if it has one.
+    /// Stores the key of a disk. An error with status 409 if it has one. Sent to another host only over HTTPS: a server that
+    /// refuses a key because it came in the clear has been sent it already.
     pub fn put_key(&self, serial: &str, disk: &str, key: &[u8]) -> Result<(), Error> {
+        self.require_private("a disk key")?;
         self.put_bytes(&two(paths::CRYPTS, serial, disk), &[], "application/octet-stream", key)
     }
 
@@ -45,5 +47,12 @@ mod tests {
         let (url, request) = fake::answer(200, r#"["abc"]"#);
         assert_eq!(Client::new(&url).unwrap().delete_keys("a").unwrap(), ["abc"]);
         assert!(request.join().unwrap().starts_with("DELETE /api/v1/crypts/a HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn keys_do_not_leave_the_host_in_the_clear() {
+        // An address for documentation: nobody is there, and nobody is asked.
+        let error = Client::new("http://192.0.2.1:1").unwrap().put_key("a", "b", b"secret").unwrap_err();
+        assert!(matches!(error, Error::Exposed { what: "a disk key", .. }), "{error:?}");
     }
 }

@@ -24,6 +24,22 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is nothing to verify a server with. Nothing was sent.
+    #[error("no certificates to verify the server with: {reason}")]
+    Trust {
+        /// Which file is missing, or what is wrong with it.
+        reason: String,
+    },
+    /// Others could read on the way what must stay secret. Nothing was sent.
+    #[error(
+        "{what} is not sent to {server}, where others could read it on the way: name the server's https:// address"
+    )]
+    Exposed {
+        /// The server's URL.
+        server: String,
+        /// What would have been sent.
+        what: &'static str,
+    },
     /// Nobody answers there. Nothing was sent.
     #[error("cannot connect to {server}: {reason}")]
     Connect {
@@ -31,6 +47,14 @@ pub enum Error {
         server: String,
         /// What the network said.
         reason: String,
+    },
+    /// Somebody answers there, but not as the server we want to talk to. Nothing was sent.
+    #[error("no secure connection to {server}: {problem}")]
+    Tls {
+        /// The server's URL.
+        server: String,
+        /// What is wrong.
+        problem: TlsProblem,
     },
     /// The connection broke after a part of the request may have arrived.
     #[error("lost the connection to {server}: {reason}")]
@@ -68,6 +92,35 @@ pub enum Error {
     },
 }
 
+/// Why there is no secure connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TlsProblem {
+    /// Neither the certificate nor an authority that issued it is among those that are believed.
+    #[error("its certificate is not trusted here")]
+    Untrusted,
+    /// The certificate is trusted, but it is another host's.
+    #[error("its certificate is for {}", if names.is_empty() { "another host".to_owned() } else { format!("other hosts: {}", names.join(", ")) })]
+    WrongName {
+        /// The hosts it is for.
+        names: Vec<String>,
+    },
+    /// The certificate is too old.
+    #[error("its certificate has expired, or the clock of this host is wrong")]
+    Expired,
+    /// The certificate is too new.
+    #[error("its certificate is not valid yet, or the clock of this host is wrong")]
+    NotYetValid,
+    /// Something else is spoken there, such as plain HTTP.
+    #[error("what answers there is not TLS")]
+    NotTls,
+    /// The connection was closed before it was secure.
+    #[error("the connection was closed during the TLS handshake")]
+    HungUp,
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// The body of a refusal or failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiBody {
@@ -102,7 +155,8 @@ impl Error {
     /// Whether a write may have happened although it failed. Look before sending it again.
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            Error::Url { .. } | Error::Request { .. } | Error::Connect { .. } => false,
+            Error::Url { .. } | Error::Request { .. } | Error::Trust { .. } | Error::Exposed { .. } => false,
+            Error::Connect { .. } | Error::Tls { .. } => false,
             Error::Interrupted { .. } | Error::Timeout { .. } | Error::Decode { .. } => true,
             // Gateways say 502 and 504 when they lost a server they had passed the request on to.
             Error::Api { status, .. } => {
@@ -152,7 +206,7 @@ impl fmt::Display for ApiBody {
 }
 
 /// What a terminal may be shown of a text from somewhere: no control characters, and not too much of it.
-fn foreign_text(text: &str) -> String {
+pub(crate) fn foreign_text(text: &str) -> String {
     let visible = text.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
     let mut short: String = visible.clone().take(limits::FOREIGN_TEXT_CHARS_MAX).collect();
     if visible.count() > limits::FOREIGN_TEXT_CHARS_MAX {
@@ -195,7 +249,10 @@ mod tests {
         let check = |error: Error, expected: bool| assert_eq!(error.outcome_unknown(), expected, "{error}");
         check(Error::Url { url: server(), reason: reason() }, false);
         check(Error::Request { reason: reason() }, false);
+        check(Error::Trust { reason: reason() }, false);
+        check(Error::Exposed { server: server(), what: "a token" }, false);
         check(Error::Connect { server: server(), reason: reason() }, false);
+        check(Error::Tls { server: server(), problem: TlsProblem::NotTls }, false);
         check(Error::Interrupted { server: server(), reason: reason() }, true);
         check(Error::Timeout { server: server(), limit: reason() }, true);
         check(Error::Decode { url: server(), reason: reason() }, true);

@@ -15,7 +15,8 @@ pub const LINE_BYTES_MAX: u64 = 8 << 20;
 /// Most characters of an answer that is not ours, such as a proxy's error page, that become part of an error text.
 pub const FOREIGN_TEXT_CHARS_MAX: usize = 1000;
 
-/// How long a host name and a connection may take. Both are answered at once where somebody listens.
+/// How long a host name may take, and a connection with its TLS handshake; less if the caller has less patience. Both are answered
+/// at once where somebody listens.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// How long the server may be silent, unless the caller says otherwise. Longer than any deadline of the server itself, so that its
@@ -31,3 +32,7 @@ pub const EXPECT_CONTINUE_BYTES_MIN: usize = 64 << 10;
 
 /// Longest URL of a request, conditions included: what the HTTP library can hold, and more than servers usually take.
 pub const URL_BYTES_MAX: usize = 65_534;
+
+/// Most bytes of a file with certificates: some seventy times the list of a usual system. More is a mistake, such as a device that
+/// never ends.
+pub const CA_FILE_BYTES_MAX: u64 = 16 << 20;

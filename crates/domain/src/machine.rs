@@ -69,6 +69,11 @@ impl Labels {
     }
 
     /// Names and values, by name.
+    pub fn pairs(&self) -> &[(LabelName, LabelValue)] {
+        &self.0
+    }
+
+    /// Names and values, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&LabelName, &LabelValue)> {
         self.0.iter().map(|(n, v)| (n, v))
     }
@@ -196,6 +201,13 @@ pub struct Status {
     pub since: Timestamp,
 }
 
+impl Status {
+    /// Seconds in this state; never negative, whatever the clocks of two servers say.
+    pub fn seconds(&self, now: Timestamp) -> f64 {
+        now.duration_since(self.since).as_secs_f64().max(0.0)
+    }
+}
+
 /// A registered machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -227,9 +239,9 @@ impl Machine {
         self.nics.iter().map(|nic| nic.address)
     }
 
-    /// Seconds in the present state; never negative, whatever the clocks of two servers say.
+    /// Seconds in the present state.
     pub fn seconds_in_state(&self, now: Timestamp) -> f64 {
-        now.duration_since(self.status.since).as_secs_f64().max(0.0)
+        self.status.seconds(now)
     }
 }
 

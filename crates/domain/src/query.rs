@@ -6,13 +6,16 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
+use jiff::Timestamp;
+
 use crate::{
     lifecycle::HealthState,
     machine::{Machine, Rack},
+    time::Moment,
 };
 
-/// Conditions on one machine. Each `Some` is a condition: one of the values must be the machine's (labels: all of them). An empty
-/// list is a condition nothing meets, as left by values that cannot be any machine's, such as a rack that is not a number.
+/// Conditions on one machine. Each `Some` is a condition: one of the values must be the machine's. An empty list is a condition
+/// nothing meets, as left by values that cannot be any machine's, such as a rack that is not a number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Criteria {
     /// Serials.
@@ -31,8 +34,29 @@ pub struct Criteria {
     pub bmc_types: Option<Vec<String>>,
     /// States.
     pub states: Option<Vec<HealthState>>,
-    /// Label names and values, all of which must be there. An empty list is no condition.
-    pub labels: Vec<(String, String)>,
+    /// Labels.
+    pub labels: LabelCondition,
+    /// How long it must stay.
+    pub days_left: Option<DaysLeft>,
+}
+
+/// A condition on labels, names and values. An empty list is no condition. The two APIs group labels differently: in REST every list
+/// means all of them, also a list of labels a machine must not have; in GraphQL such a list means any of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelCondition {
+    /// The machine has every one.
+    AllOf(Vec<(String, String)>),
+    /// The machine has at least one.
+    AnyOf(Vec<(String, String)>),
+}
+
+/// A condition on the retire date: at least so many days are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DaysLeft {
+    /// How many, at least. May be negative: a machine may be past its date.
+    pub at_least: i64,
+    /// Counted from here.
+    pub now: Timestamp,
 }
 
 /// A search.
@@ -54,6 +78,44 @@ impl Query {
     pub fn matches(&self, machine: &Machine) -> bool {
         self.matcher().matches(machine)
     }
+}
+
+impl LabelCondition {
+    /// Names and values, however they are grouped.
+    pub fn pairs(&self) -> &[(String, String)] {
+        let (LabelCondition::AllOf(pairs) | LabelCondition::AnyOf(pairs)) = self;
+        pairs
+    }
+
+    /// Whether it holds; `None`: there is no condition.
+    fn verdict(&self, machine: &Machine) -> Option<bool> {
+        let has = |(name, value): &(String, String)| {
+            machine.labels.find(name).is_some_and(|present| present.as_str() == value)
+        };
+        match self {
+            LabelCondition::AllOf(pairs) | LabelCondition::AnyOf(pairs) if pairs.is_empty() => None,
+            LabelCondition::AllOf(pairs) => Some(pairs.iter().all(has)),
+            LabelCondition::AnyOf(pairs) => Some(pairs.iter().any(has)),
+        }
+    }
+}
+
+impl Default for LabelCondition {
+    /// No condition.
+    fn default() -> LabelCondition {
+        LabelCondition::AllOf(Vec::new())
+    }
+}
+
+impl DaysLeft {
+    fn holds(self, retire_date: Moment) -> bool {
+        days_before(retire_date, self.now) >= self.at_least
+    }
+}
+
+/// Whole days from now to a date, cut off towards zero: within 24 hours before and after the date it is 0.
+fn days_before(date: Moment, now: Timestamp) -> i64 {
+    date.timestamp().duration_since(now).as_hours() / 24
 }
 
 /// A prepared search.
@@ -79,7 +141,8 @@ struct Prepared<'a> {
     ipv6: Option<()>,
     bmc_types: Option<HashSet<&'a str>>,
     states: Option<HashSet<HealthState>>,
-    labels: &'a [(String, String)],
+    labels: &'a LabelCondition,
+    days_left: Option<DaysLeft>,
 }
 
 impl<'a> Prepared<'a> {
@@ -90,7 +153,7 @@ impl<'a> Prepared<'a> {
         fn values<T: Copy + Eq + std::hash::Hash>(list: &Option<Vec<T>>) -> Option<HashSet<T>> {
             list.as_ref().map(|list| list.iter().copied().collect())
         }
-        let Criteria { serials, racks, indices, roles, ipv4, ipv6, bmc_types, states, labels } = criteria;
+        let Criteria { serials, racks, indices, roles, ipv4, ipv6, bmc_types, states, labels, days_left } = criteria;
         Prepared {
             serials: texts(serials),
             racks: values(racks),
@@ -101,14 +164,12 @@ impl<'a> Prepared<'a> {
             bmc_types: texts(bmc_types),
             states: values(states),
             labels,
+            days_left: *days_left,
         }
     }
 
     /// One verdict for each condition; `None` where there is none.
-    fn verdicts(&self, machine: &Machine) -> [Option<bool>; 9] {
-        let has_label = |(name, value): &(String, String)| {
-            machine.labels.find(name).is_some_and(|present| present.as_str() == value)
-        };
+    fn verdicts(&self, machine: &Machine) -> [Option<bool>; 10] {
         [
             self.serials.as_ref().map(|serials| serials.contains(machine.serial.as_str())),
             self.racks.as_ref().map(|racks| racks.contains(&machine.rack)),
@@ -118,88 +179,11 @@ impl<'a> Prepared<'a> {
             self.ipv6.map(|()| false),
             self.bmc_types.as_ref().map(|types| types.contains(machine.bmc.kind.as_str())),
             self.states.as_ref().map(|states| states.contains(&machine.status.state)),
-            (!self.labels.is_empty()).then(|| self.labels.iter().all(has_label)),
+            self.labels.verdict(machine),
+            self.days_left.map(|days| days.holds(machine.retire_date)),
         ]
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-
-    use super::*;
-    use crate::machine::{Bmc, Labels, Nic, Status};
-
-    fn machine() -> Machine {
-        let nic =
-            |last| Nic { address: Ipv4Addr::new(10, 0, 0, last), maskbits: 24, gateway: Ipv4Addr::new(10, 0, 0, 254) };
-        Machine {
-            serial: "s1".parse().expect("serial"),
-            labels: Labels::new([("product", "R630"), ("datacenter", "ty3")]).expect("labels"),
-            rack: Rack(1),
-            index_in_rack: 4,
-            role: "worker".parse().expect("role"),
-            nics: [nic(1), nic(2)].into(),
-            bmc: Bmc { kind: "iDRAC-9".parse().expect("type"), nic: nic(3) },
-            register_date: Timestamp::UNIX_EPOCH,
-            retire_date: Timestamp::UNIX_EPOCH.into(),
-            status: Status { state: HealthState::Healthy, since: Timestamp::UNIX_EPOCH },
-        }
-    }
-
-    fn texts(values: &[&str]) -> Option<Vec<String>> {
-        Some(values.iter().map(|v| (*v).to_owned()).collect())
-    }
-
-    fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
-    }
-
-    /// Each row as a positive and as a negative condition: one is the opposite of the other.
-    #[test]
-    fn single_conditions() {
-        let check = |set: &dyn Fn(&mut Criteria), expected: bool| {
-            let mut criteria = Criteria::default();
-            set(&mut criteria);
-            let having = Query { having: criteria.clone(), not_having: Criteria::default() };
-            let not_having = Query { having: Criteria::default(), not_having: criteria.clone() };
-            assert_eq!(having.matches(&machine()), expected, "having {criteria:?}");
-            assert_eq!(not_having.matches(&machine()), !expected, "not having {criteria:?}");
-        };
-        check(&|c| c.serials = texts(&["s1"]), true);
-        check(&|c| c.serials = texts(&["s2", "s1"]), true);
-        check(&|c| c.serials = texts(&["S1"]), false);
-        check(&|c| c.racks = Some(vec![Rack(0), Rack(1)]), true);
-        check(&|c| c.racks = Some(vec![Rack(2)]), false);
-        check(&|c| c.racks = Some(vec![]), false);
-        check(&|c| c.indices = Some(vec![4]), true);
-        check(&|c| c.indices = Some(vec![5]), false);
-        check(&|c| c.roles = texts(&["boot", "worker"]), true);
-        check(&|c| c.roles = texts(&["boot"]), false);
-        check(&|c| c.ipv4 = Some(vec![Ipv4Addr::new(10, 0, 0, 2)]), true);
-        check(&|c| c.ipv4 = Some(vec![Ipv4Addr::new(10, 0, 0, 3)]), false); // the controller's
-        check(&|c| c.ipv6 = Some(vec![Ipv6Addr::LOCALHOST]), false);
-        check(&|c| c.bmc_types = texts(&["iDRAC-9"]), true);
-        check(&|c| c.bmc_types = texts(&["IPMI-2.0"]), false);
-        check(&|c| c.states = Some(vec![HealthState::Healthy]), true);
-        check(&|c| c.states = Some(vec![HealthState::Retired]), false);
-        check(&|c| c.labels = labels(&[("product", "R630")]), true);
-        check(&|c| c.labels = labels(&[("product", "R630"), ("datacenter", "ty3")]), true);
-        // All of them: one that is missing is enough, for either side.
-        check(&|c| c.labels = labels(&[("product", "R630"), ("datacenter", "us")]), false);
-        check(&|c| c.labels = labels(&[("rack", "1")]), false);
-    }
-
-    #[test]
-    fn no_condition_means_every_machine() {
-        assert!(Query::default().matches(&machine()));
-    }
-
-    #[test]
-    fn positive_conditions_are_anded_and_one_negative_is_enough() {
-        let having = Criteria { roles: texts(&["worker"]), racks: Some(vec![Rack(9)]), ..Criteria::default() };
-        assert!(!Query { having, not_having: Criteria::default() }.matches(&machine()));
-        let not_having = Criteria { roles: texts(&["boot"]), racks: Some(vec![Rack(1)]), ..Criteria::default() };
-        assert!(!Query { having: Criteria::default(), not_having }.matches(&machine()));
-    }
-}
+mod tests;

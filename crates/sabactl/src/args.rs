@@ -24,6 +24,8 @@ const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
   sabactl machines create -f racks.json    register machines
   sabactl machines get --rack 1            show the machines of rack 1
   sabactl logs 20301231                    show who changed what on that day
+  sabactl --server https://boot-0:8443 --ca-file server.crt --token-file me.token machines get
+                                           the same from another host, verified and encrypted
 
 Exit codes:
   0  success
@@ -43,22 +45,35 @@ pub struct Cli {
         default_value = "http://localhost:8888"
     )]
     pub server: String,
-    /// File with an access token; without it the token is taken from the environment variable SABAKAN_TOKEN, if there is one
-    #[arg(long, global = true, value_name = "FILE")]
+    /// File with an access token, `-` is standard input; without it the token is taken from the environment variable SABAKAN_TOKEN, if there is one
+    #[arg(long, global = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
+    /// File with certificates (PEM) to verify an https:// server with, such as server.crt from its data directory; without it
+    /// those of the authorities that this system trusts
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "SABAKAN_CA_FILE",
+        hide_env_values = true,
+        value_hint = clap::ValueHint::FilePath
+    )]
+    pub ca_file: Option<PathBuf>,
     #[command(flatten)]
-    _older: OlderFlags,
+    pub older: OlderFlags,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// Flags of the older program that mean nothing here. Scripts that give them keep working.
+/// Flags of the older program. Scripts that give them keep working; most mean nothing here.
 #[derive(Debug, clap::Args)]
-struct OlderFlags {
+pub struct OlderFlags {
+    /// The server for `crypts`, which the older program reached over HTTPS and everything else over HTTP.
     #[arg(long, global = true, hide = true, value_name = "URL")]
-    tls_server: Option<String>,
+    pub tls_server: Option<String>,
+    /// Has no effect: whoever answered in the server's place would be given the token.
     #[arg(long, global = true, hide = true)]
-    insecure: bool,
+    pub insecure: bool,
     #[arg(long, global = true, hide = true, value_name = "FILE")]
     logfile: Option<String>,
     #[arg(long, global = true, hide = true, value_name = "LEVEL")]

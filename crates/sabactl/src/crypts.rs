@@ -23,8 +23,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
     match command {
         Command::Delete { force: false, .. } => Err(Failure::general("use --force explicitly")),
         Command::Delete { force: true, serial } => {
-            client.delete_keys(serial)?;
-            Ok(())
+            client.delete_keys(serial).map(drop).map_err(|error| Failure::of_secrets(client, error))
         }
     }
 }

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use sabakan_client::{Client, Error, FeedEnd, FeedPosition};
+use sabakan_client::{Client, Error, FeedEnd, FeedPosition, TlsProblem};
 
 use crate::{
-    exit::{Failure, words},
+    exit::{self, Failure, words},
     limits,
 };
 
@@ -42,8 +42,7 @@ pub fn run(client: &Client, events: &Events) -> Result<(), Failure> {
         if position != before {
             pause = limits::RECONNECT_PAUSE_MIN;
         }
-        // Nobody may be there to read it.
-        let _unread = writeln!(io::stderr(), "{reason}; {}", going_on(&position));
+        exit::note(&format!("{reason}; {}\n", going_on(&position)));
         wait(pause);
         pause = (pause * 2).min(limits::RECONNECT_PAUSE_MAX);
     }
@@ -84,7 +83,9 @@ fn may_pass(error: &Error) -> bool {
         // A server that dies in the middle of a line leaves half of it.
         Error::Decode { .. } => true,
         Error::Api { status, .. } => *status >= 500,
-        Error::Url { .. } | Error::Request { .. } => false,
+        // Closed during the handshake: a server that stops does that. Whom to trust does not change by itself.
+        Error::Tls { problem, .. } => *problem == TlsProblem::HungUp,
+        Error::Url { .. } | Error::Request { .. } | Error::Trust { .. } | Error::Exposed { .. } => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use sabakan_client::{ApiBody, Error};
+use sabakan_client::{ApiBody, Client, Error, TlsProblem};
 use sabakan_wire::rest::ErrorKind;
 
 const GENERAL: u8 = 1;
@@ -42,6 +42,13 @@ impl Failure {
         Failure::general(format!("{name}: {reason}"))
     }
 
+    /// Why a request about disk keys or tokens failed. Whoever asks in the clear is refused, and no token changes that.
+    pub fn of_secrets(client: &Client, error: Error) -> Failure {
+        let in_the_clear = error.status() == Some(403) && !client.is_private();
+        let failure = Failure::from(error);
+        if in_the_clear { failure.with_hint(USE_HTTPS) } else { failure }
+    }
+
     /// The same failure with better advice.
     pub fn with_hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
@@ -76,6 +83,12 @@ fn advice(error: &Error) -> Option<String> {
             Some("Is the server running? Name another one with --server or SABAKAN_URL.".to_owned())
         }
         Error::Url { .. } => Some("Name the server with --server or SABAKAN_URL.".to_owned()),
+        Error::Trust { .. } => Some(NAME_A_CERTIFICATE.to_owned()),
+        Error::Exposed { .. } => Some(USE_HTTPS.to_owned()),
+        Error::Tls { problem, .. } => tls_advice(problem).map(str::to_owned),
+        Error::Decode { url, .. } if url.starts_with("http://") => {
+            Some("Is this the address of a sabakan server? If it is its HTTPS port, write https://.".to_owned())
+        }
         Error::Decode { .. } => Some("Is this the address of a sabakan server?".to_owned()),
         Error::Request { .. } | Error::Interrupted { .. } | Error::Timeout { .. } => None,
         Error::Api { body: ApiBody::Text(_), .. } => {
@@ -93,12 +106,36 @@ fn advice(error: &Error) -> Option<String> {
     }
 }
 
-/// Tells what went wrong, if anything did. Nobody may be there to read it, and that is no reason to panic.
+const USE_HTTPS: &str =
+    "HTTPS is usually on port 8443, as in --server https://HOST:8443. A tunnel that begins at localhost works as well.";
+
+const NAME_A_CERTIFICATE: &str = "Name a file with the certificate of your authority with --ca-file or SABAKAN_CA_FILE.
+A server that made its own keeps it in its data directory, as server.crt: copy that file from the server.";
+
+fn tls_advice(problem: &TlsProblem) -> Option<&'static str> {
+    match problem {
+        TlsProblem::Untrusted => Some(NAME_A_CERTIFICATE),
+        TlsProblem::WrongName { .. } => Some(
+            "Name the server with --server as its certificate does, or give it a certificate for this name with --server-cert.",
+        ),
+        TlsProblem::NotTls | TlsProblem::HungUp => {
+            Some("Is this the server's HTTP port? HTTPS is usually on port 8443.")
+        }
+        TlsProblem::Expired | TlsProblem::NotYetValid | TlsProblem::Other(_) => None,
+    }
+}
+
+/// Tells what went wrong, if anything did.
 pub fn end(outcome: Result<(), Failure>) -> ExitCode {
     let Err(Failure { text, hint, code }) = outcome else { return ExitCode::SUCCESS };
     let hint = hint.map(|hint| format!("{hint}\n")).unwrap_or_default();
-    let _ = io::stderr().write_all(format!("Error: {text}\n{hint}").as_bytes());
+    note(&format!("Error: {text}\n{hint}"));
     ExitCode::from(code)
+}
+
+/// Tells a person something that is no result. Nobody may be there to read it.
+pub fn note(text: &str) {
+    let _unread = io::stderr().write_all(text.as_bytes());
 }
 
 /// The words of an error of the operating system, without its number.
@@ -135,7 +172,10 @@ mod tests {
         for error in [
             Error::Url { url: server(), reason: reason() },
             Error::Request { reason: reason() },
+            Error::Trust { reason: reason() },
+            Error::Exposed { server: server(), what: "a token" },
             Error::Connect { server: server(), reason: reason() },
+            Error::Tls { server: server(), problem: TlsProblem::Untrusted },
             Error::Interrupted { server: server(), reason: reason() },
             Error::Timeout { server: server(), limit: reason() },
             Error::Decode { url: server(), reason: reason() },
@@ -176,6 +216,32 @@ mod tests {
         assert_eq!(Failure::from(foreign()).if_not_found("set it").hint.as_deref(), Some(hint));
         assert_eq!(Failure::from(api(404, None)).if_not_found("set it").hint.as_deref(), Some("set it"));
         assert_eq!(Failure::from(api(409, None)).if_not_found("set it").hint, None);
+    }
+
+    #[test]
+    fn a_refusal_in_the_clear_is_not_about_rights() {
+        let hint = |url: &str, status: u16| {
+            let client = Client::new(url).expect("a client");
+            Failure::of_secrets(&client, api(status, Some(ErrorKind::Forbidden))).hint.unwrap_or_default()
+        };
+        assert!(hint("http://boot-0:8888", 403).contains("https://HOST:8443"));
+        assert!(hint("http://localhost:8888", 403).contains("--token-file"));
+        assert!(hint("http://boot-0:8888", 401).contains("--token-file"));
+    }
+
+    #[test]
+    fn every_way_to_fail_at_tls_that_a_person_can_mend_says_how() {
+        let check = |problem: TlsProblem, expected: &str| {
+            let hint = Failure::from(Error::Tls { server: "https://x".into(), problem }).hint.unwrap_or_default();
+            assert!(hint.contains(expected), "{hint}");
+        };
+        check(TlsProblem::Untrusted, "server.crt");
+        check(TlsProblem::WrongName { names: Vec::new() }, "--server-cert");
+        check(TlsProblem::NotTls, "8443");
+        check(TlsProblem::HungUp, "8443");
+        let none = Failure::from(Error::Trust { reason: "x".into() });
+        assert_eq!(none.text, "no certificates to verify the server with: x");
+        assert!(none.hint.is_some_and(|hint| hint.contains("--ca-file") && hint.contains("server.crt")));
     }
 
     #[test]

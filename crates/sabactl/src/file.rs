@@ -1,4 +1,4 @@
-//! Input files: JSON, from a path or from standard input. Errors name the file and, where it has one, the field.
+//! Input files, from a path or from standard input; most are JSON. Errors name the file and, where it has one, the field.
 
 use std::{
     fs::File,
@@ -24,8 +24,18 @@ pub struct Input {
 
 /// Reads and decodes a file; `-` is standard input.
 pub fn read<T: DeserializeOwned + Default>(path: &Path) -> Result<T, Failure> {
-    let bytes = read_bytes(path).map_err(|error| Failure::file(&name(path), words(&error)))?;
+    let bytes = read_bytes(path, limits::FILE_BYTES_MAX)?;
     decode(&bytes).map_err(|reason| Failure::file(&name(path), reason))
+}
+
+/// The content of a file, which must not be larger than this; `-` is standard input.
+pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let bytes = if is_stdin(path) {
+        read_bounded(io::stdin().lock(), bytes_max)
+    } else {
+        File::open(path).and_then(|file| read_bounded(file, bytes_max))
+    };
+    bytes.map_err(|error| Failure::file(&name(path), words(&error)))
 }
 
 /// What to call a file in messages.
@@ -35,15 +45,6 @@ pub fn name(path: &Path) -> String {
 
 fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let bytes_max = limits::FILE_BYTES_MAX;
-    if is_stdin(path) {
-        read_bounded(io::stdin().lock(), bytes_max)
-    } else {
-        read_bounded(File::open(path)?, bytes_max)
-    }
 }
 
 fn read_bounded(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {

@@ -17,17 +17,11 @@ mod reference;
 mod render;
 mod tokens;
 
-use std::{
-    env,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-    process::ExitCode,
-};
+use std::{env, path::Path, process::ExitCode};
 
 use args::{Cli, Command, Parsed};
 use exit::Failure;
-use sabakan_client::{BearerToken, Client, ClientOptions};
+use sabakan_client::{BearerToken, Client, ClientOptions, Trust};
 
 fn main() -> ExitCode {
     exit::end(run())
@@ -40,9 +34,10 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let connect = || connect(&cli.server, cli.token_file.as_deref());
-    match cli.command {
+fn dispatch(mut cli: Cli) -> Result<(), Failure> {
+    let command = cli.command.take();
+    let connect = || connect(&cli, &cli.server);
+    match command {
         None => render::print_text(&args::help(&[], None)),
         Some(Command::Ipam { command: None }) => render::print_text(&args::help(&["ipam"], None)),
         Some(Command::Ipam { command: Some(command) }) => ipam::run(&connect()?, &command),
@@ -51,7 +46,10 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Machines { command: None }) => render::print_text(&args::help(&["machines"], None)),
         Some(Command::Machines { command: Some(command) }) => machines::run(&connect()?, &command),
         Some(Command::Crypts { command: None }) => render::print_text(&args::help(&["crypts"], None)),
-        Some(Command::Crypts { command: Some(command) }) => crypts::run(&connect()?, &command),
+        Some(Command::Crypts { command: Some(command) }) => {
+            let server = cli.older.tls_server.as_ref().unwrap_or(&cli.server);
+            crypts::run(&self::connect(&cli, server)?, &command)
+        }
         Some(Command::Events(events)) => events::run(&connect()?, &events),
         Some(Command::Logs(logs)) => logs::run(&connect()?, &logs),
         Some(Command::Tokens { command: None }) => render::print_text(&args::help(&["tokens"], None)),
@@ -62,22 +60,23 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn connect(server: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
+fn connect(cli: &Cli, server: &str) -> Result<Client, Failure> {
+    if cli.older.insecure && server.starts_with("https://") {
+        exit::note("--insecure has no effect: servers are always verified. Name their certificates with --ca-file.\n");
+    }
     let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
-    let token = match token_file {
+    let token = match &cli.token_file {
         Some(path) => Some(read_token(path)?),
         None => named("SABAKAN_TOKEN").map(|text| BearerToken::new(&text)),
     };
     let user = named("USER").or_else(|| named("LOGNAME"));
-    Ok(Client::with_options(server, &ClientOptions { user, token, ..ClientOptions::default() })?)
+    let trust = cli.ca_file.clone().map_or(Trust::System, Trust::File);
+    Ok(Client::with_options(server, &ClientOptions { user, token, trust, ..ClientOptions::default() })?)
 }
 
 /// There is no flag for the token itself: everybody on this machine can read a command line.
 fn read_token(path: &Path) -> Result<BearerToken, Failure> {
-    let name = path.display().to_string();
-    let failure = |error: io::Error| Failure::file(&name, exit::words(&error));
-    let mut text = String::new();
-    let file = File::open(path).map_err(failure)?;
-    file.take(limits::TOKEN_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failure)?;
+    let bytes = file::read_bytes(path, limits::TOKEN_FILE_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::file(&file::name(path), "it is not text"))?;
     Ok(BearerToken::new(&text))
 }

@@ -4,7 +4,7 @@ use clap::{
     Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use sabakan_client::Client;
+use sabakan_client::{Client, Error};
 use sabakan_domain::access::TokenRole;
 
 use crate::{exit::Failure, render};
@@ -37,15 +37,17 @@ fn roles() -> impl TypedValueParser<Value = TokenRole> {
 
 /// Does what the command says.
 pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
+    let explain = |error: Error| Failure::of_secrets(client, error);
     match command {
         Command::Create { role, name } => {
-            render::print_text(&format!("{}\n", client.create_token(name, role.as_str())?.token))
+            let created = client.create_token(name, role.as_str()).map_err(explain)?;
+            render::print_text(&format!("{}\n", created.token))
         }
         Command::List => {
-            let tokens = client.list_tokens()?;
+            let tokens = client.list_tokens().map_err(explain)?;
             let rows = tokens.into_iter().map(|token| [token.id, token.role, token.created, token.name]);
             render::print_columns(["ID", "Role", "Created", "Name"], rows)
         }
-        Command::Revoke { id } => Ok(client.revoke_token(id)?),
+        Command::Revoke { id } => client.revoke_token(id).map_err(explain),
     }
 }

@@ -49,7 +49,7 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 
 /// A port that is taken, by another demo perhaps, is replaced by a free one.
 fn take_free_ports(config: &mut ServerConfig) -> anyhow::Result<()> {
-    for address in config.http.iter_mut().chain(&mut config.https) {
+    for address in config.http.iter_mut().chain(&mut config.https).chain(&mut config.metrics.listen) {
         if !run::is_free(address) {
             *address = "127.0.0.1:0".parse()?;
         }

@@ -5,11 +5,13 @@
 pub mod cli;
 pub mod config;
 mod demo;
+mod graphql;
 pub mod http;
 mod keys;
 pub mod limits;
 pub mod logging;
 mod maintenance;
+pub mod metrics;
 mod reference;
 pub mod rest;
 pub mod run;

@@ -44,6 +44,12 @@ pub const LABEL_VALUE_BYTES_MAX: usize = 1_024;
 /// Body that is a date, white space included.
 pub const RETIRE_DATE_BYTES_MAX: usize = 1_024;
 
+/// Body of a GraphQL request: the longest query allowed, and variables with the most values allowed.
+pub const GRAPHQL_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of a GraphQL answer that are sent at once. Smaller answers have a length.
+pub const GRAPHQL_CHUNK_BYTES: usize = 32 * 1024;
+
 /// Longest request id taken over from a caller. Longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
@@ -71,3 +77,9 @@ pub const WRITE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The same once the server was told to stop: nobody waits for a reader that is not there.
 pub const WRITE_PAUSE_STOPPING: Duration = Duration::from_secs(1);
+
+/// Scrapes of `/metrics` at once: two Prometheus servers, a person, and one that is late.
+pub const SCRAPES_MAX: usize = 4;
+
+/// How long one scrape may take, the sending included. Prometheus gives up after ten seconds as well.
+pub const SCRAPE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -14,10 +14,12 @@ use jiff::Timestamp;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
     Clock, Crypts, Foundation, Tokens,
+    metrics::{MeasuredStore, Metrics, Scrapes, Task},
     seal::KeyRing,
     tasks::{compactor, retention},
 };
 use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys, repo::crypts};
+use sabakan_wire::rest::ErrorKind;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -29,8 +31,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     config::{ListenAddress, ServerConfig, StoreConfig},
-    http::{self, Listener, RequestIdHeader, TlsSource},
+    graphql,
+    http::{self, Around, Listener, TlsSource},
     limits,
+    metrics::Scraped,
     rest::{self, FeedRoom},
 };
 
@@ -46,6 +50,8 @@ pub struct Server {
     pub http: Vec<SocketAddr>,
     /// Where HTTPS is served.
     pub https: Vec<SocketAddr>,
+    /// Where metrics are served if they have listeners of their own.
+    pub metrics: Vec<SocketAddr>,
     addresses_file: PathBuf,
     stop: CancellationToken,
     tracker: TaskTracker,
@@ -79,16 +85,14 @@ impl Server {
         }
         let store = open_store(config).await?;
         let addresses_file = config.data_dir.join(ADDRESSES_FILE);
-        // Left behind by a process that was killed; nobody shall read ports that are no longer ours.
-        match fs::remove_file(&addresses_file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove the old {}", addresses_file.display()));
-            }
-            _ => {}
-        }
+        remove_old(&addresses_file)?;
+        let metrics = Arc::new(Metrics::new(config.metrics.options, env!("CARGO_PKG_VERSION")));
+        metrics.declare_errors(ErrorKind::ALL.map(ErrorKind::as_str));
+        let measured: Arc<dyn Store> = Arc::new(MeasuredStore::new(store.store(), Arc::clone(&metrics)));
         let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
-        let ring = open_ring(config, &*store.store(), &keys, clock.now()).await?;
-        let foundation = Foundation::open(store.store(), keys, clock, config.outside_pool, host_name()).await?;
+        let ring = open_ring(config, &*measured, &keys, clock.now()).await?;
+        let foundation =
+            Foundation::open(Arc::clone(&measured), keys, Arc::clone(&clock), config.outside_pool, host_name()).await?;
         let foundation = Arc::new(foundation);
         if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
             anyhow::bail!(
@@ -101,11 +105,15 @@ impl Server {
         let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
         let stop = CancellationToken::new();
         let retained = Arc::clone(&foundation);
-        let app = rest::App::new(foundation, crypts, policy, FeedRoom::new(config.feeds, stop.clone()));
-        let router = layers(rest::router(app), config);
+        let scraped = Scraped::new(Scrapes::new(Arc::clone(&foundation), Arc::clone(&metrics)));
+        let feed_room = FeedRoom::new(config.feeds, metrics.feeds.clone(), stop.clone());
+        let app = rest::App::new(foundation, crypts, policy, feed_room);
+        let (router, only_metrics) =
+            routers(rest::router(app.clone()).merge(graphql::router(app, config.graphql)), scraped, config, &metrics);
 
         let plain = bind(&config.http, "http").await?;
         let secure = bind(&config.https, "https").await?;
+        let apart = bind(&config.metrics.listen, "metrics").await?;
         let tls = if secure.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
         let (tls, certificate) = tls.unzip();
         let addresses =
@@ -113,30 +121,32 @@ impl Server {
         let mut server = Server {
             http: addresses(&plain)?,
             https: addresses(&secure)?,
+            metrics: addresses(&apart)?,
             addresses_file,
             stop,
             tracker: TaskTracker::new(),
             store,
         };
         let connections = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
-        let sockets = plain.into_iter().map(|s| (s, None)).chain(secure.into_iter().map(|s| (s, tls.clone())));
-        for (socket, tls) in sockets {
-            let (connections, tracker) = (Arc::clone(&connections), server.tracker.clone());
-            let serving =
-                http::serve(Listener { socket, tls }, router.clone(), connections, tracker, server.stop.clone());
-            server.tracker.spawn(serving);
+        let sockets = plain.into_iter().map(|socket| (socket, None, &router));
+        let sockets = sockets.chain(secure.into_iter().map(|socket| (socket, tls.clone(), &router)));
+        for (socket, tls, router) in sockets.chain(apart.into_iter().map(|socket| (socket, None, &only_metrics))) {
+            let (connections, open) = (Arc::clone(&connections), metrics.connections.clone());
+            let (listener, tracker, stop) = (Listener { socket, tls }, server.tracker.clone(), server.stop.clone());
+            server.tracker.spawn(http::serve(listener, router.clone(), connections, open, tracker, stop));
         }
         if let Some(certificate) = certificate {
             let watching = http::watch_files(certificate, limits::CERTIFICATE_LOOK_EVERY, server.stop.clone());
             server.tracker.spawn(watching);
         }
-        server.tracker.spawn(retention::run(retained, config.audit_retention_days, server.stop.clone()));
-        if let OpenStore::Embedded(store) = &server.store {
-            let store = Arc::clone(store) as Arc<dyn Store>;
-            server.tracker.spawn(compactor::run(store, server.stop.clone()));
+        let succeeded = |task| metrics.task(task, Arc::clone(&clock));
+        let days = config.audit_retention_days;
+        server.tracker.spawn(retention::run(retained, days, succeeded(Task::Retention), server.stop.clone()));
+        if let OpenStore::Embedded(_) = &server.store {
+            server.tracker.spawn(compactor::run(measured, succeeded(Task::Compactor), server.stop.clone()));
         }
         server.announce()?;
-        tracing::info!(http = ?server.http, https = ?server.https, machines, "serving");
+        tracing::info!(http = ?server.http, https = ?server.https, metrics = ?server.metrics, machines, "serving");
         Ok(server)
     }
 
@@ -164,8 +174,13 @@ impl Server {
     /// Writes the file of addresses, whole or not at all.
     fn announce(&mut self) -> anyhow::Result<()> {
         let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let (http, https) = (texts(&self.http), texts(&self.https));
-        let content = json!({ "http": http.first(), "https": https.first(), "all": { "http": http, "https": https } });
+        let (http, https, metrics) = (texts(&self.http), texts(&self.https), texts(&self.metrics));
+        let content = json!({
+            "http": http.first(),
+            "https": https.first(),
+            "metrics": metrics.first(),
+            "all": { "http": http, "https": https, "metrics": metrics },
+        });
         let draft = self.addresses_file.with_extension("json.new");
         fs::write(&draft, format!("{content:#}\n"))
             .and_then(|()| fs::rename(&draft, &self.addresses_file))
@@ -217,10 +232,26 @@ fn tls_source(config: &ServerConfig) -> TlsSource {
     }
 }
 
+/// Removes the addresses that a process left behind when it was killed; nobody shall read ports that are no longer ours.
+fn remove_old(addresses_file: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(addresses_file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove the old {}", addresses_file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the listeners for the API serve, and what those for metrics alone. Scrapes of the latter are no API calls and not counted.
+fn routers(api: Router, scraped: Scraped, config: &ServerConfig, metrics: &Arc<Metrics>) -> (Router, Router) {
+    let api = if config.metrics.listen.is_empty() { api.merge(scraped.clone().route()) } else { api };
+    (layers(api, config, Some(Arc::clone(metrics))), layers(scraped.alone(), config, None))
+}
+
 /// What happens around every request, outermost last.
-fn layers(router: Router, config: &ServerConfig) -> Router {
-    let header = Arc::new(RequestIdHeader(config.request_id_header.clone()));
-    router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(header, http::observe))
+fn layers(router: Router, config: &ServerConfig, metrics: Option<Arc<Metrics>>) -> Router {
+    let around = Arc::new(Around { id_header: config.request_id_header.clone(), metrics });
+    router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(around, http::observe))
 }
 
 async fn bind(addresses: &[ListenAddress], what: &str) -> anyhow::Result<Vec<TcpListener>> {

@@ -10,6 +10,7 @@ mod feed;
 mod health;
 mod limits;
 mod machines;
+pub mod metrics;
 pub mod seal;
 pub mod tasks;
 pub mod token;

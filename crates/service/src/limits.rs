@@ -14,3 +14,26 @@ pub const COMPACTION_TICKS_KEPT: usize = 12;
 
 /// A search that looks at more machines than this leaves the thread that serves connections.
 pub const SEARCH_INLINE_MAX: usize = 2_000;
+
+/// Series of one metric about requests. All routes with all their answers are a few hundred; raw paths are as many as there are
+/// serials, and what comes after this many is counted together.
+pub const REQUEST_SERIES_MAX: usize = 5_000;
+
+/// Longest path that is counted under its own name where raw paths are wanted: ours are shorter.
+pub const RAW_PATH_BYTES_MAX: usize = 256;
+
+/// Roles that are counted one by one. Sites have a dozen.
+pub const ROLES_COUNTED_MAX: usize = 256;
+
+/// Racks that are counted one by one: those of 100,000 machines in racks of 28, and some.
+pub const RACKS_COUNTED_MAX: usize = 4_096;
+
+/// How long a scrape waits for the store, and once more for the view to catch up, before it answers from what is known.
+pub const SCRAPE_STORE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A piece of a scrape is sent when it is this long. With the machine that comes last it stays below the 128 KiB from which on the
+/// allocator maps and unmaps every single one.
+pub const SCRAPE_CHUNK_BYTES: usize = 96 * 1024;
+
+/// Room in a piece for the lines of the machine that comes last.
+pub const SCRAPE_CHUNK_SLACK_BYTES: usize = 8 * 1024;

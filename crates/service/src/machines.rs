@@ -58,6 +58,11 @@ impl Machines {
         Ok((found.map_err(stopped)?, now))
     }
 
+    /// The time, for conditions that count from now.
+    pub fn now(&self) -> Timestamp {
+        self.on.clock.now()
+    }
+
     /// One machine.
     pub async fn get(&self, serial: &Serial) -> Result<Arc<Machine>, ServiceError> {
         let snapshot = self.on.view.read().await?;

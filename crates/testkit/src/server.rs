@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use sabakan::{
-    config::{EtcdSettings, ServerConfig, StoreConfig},
+    config::{EtcdSettings, GraphqlConfig, MetricsConfig, ServerConfig, StoreConfig},
     logging::LogConfig,
     rest::FeedBounds,
     run::Server,
@@ -101,6 +101,23 @@ impl TestServer {
         format!("http://{}", server.http[0])
     }
 
+    /// Where it serves over HTTPS, for this host name or address; needs an address in `config.https`.
+    pub fn https_url(&self, host: &str) -> String {
+        let server = self.server.as_ref().expect("running");
+        format!("https://{host}:{}", server.https[0].port())
+    }
+
+    /// The certificate it made for itself, for clients to trust.
+    pub fn certificate(&self) -> PathBuf {
+        self.data_dir().join("server.crt")
+    }
+
+    /// Where it serves metrics alone; needs an address in `config.metrics`.
+    pub fn metrics_url(&self) -> String {
+        let server = self.server.as_ref().expect("running");
+        format!("http://{}", server.metrics[0])
+    }
+
     /// A client of it.
     pub fn client(&self) -> Client {
         Client::new(&self.url()).expect("a valid URL")
@@ -135,6 +152,8 @@ impl TestServer {
     fn try_boot(&mut self) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
+        // The program does this in its `main`; a second time it is refused, and nothing is lost.
+        let _already_set = rustls::crypto::ring::default_provider().install_default();
         let server = runtime.block_on(Server::start(&self.config, self.clock.clone()));
         self.server = Some(server.map_err(|error| format!("{error:#}"))?);
         self.runtime = Some(runtime);
@@ -174,6 +193,8 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         audit_retention_days: 60,
         require_token: false,
         outside_pool: OutsidePool::Refuse,
+        graphql: GraphqlConfig::default(),
+        metrics: MetricsConfig::default(),
         log: LogConfig::default(),
         request_id_header: "x-cybozu-request-id".parse().expect("a header"),
         feeds: FeedBounds::default(),

@@ -7,33 +7,7 @@ use sabakan_wire::rest::{ErrorKind, MachineInput};
 use super::*;
 use crate::{ApiBody, fake};
 
-#[test]
-fn urls_of_servers() {
-    let check = |url: &str, expected: &str| assert_eq!(Client::new(url).unwrap().base_url(), expected);
-    check("http://localhost:8888", "http://localhost:8888");
-    check("http://localhost:8888/", "http://localhost:8888");
-    check("http://[::1]:8888//", "http://[::1]:8888");
-    check("http://10.0.0.1", "http://10.0.0.1");
-    check("http://gateway/sabakan/", "http://gateway/sabakan");
-    check("HTTP://h", "http://h");
-
-    let check = |url: &str, expected: &str| {
-        let error = Client::new(url).unwrap_err().to_string();
-        assert_eq!(error, format!("invalid server URL {expected}"), "{url}");
-    };
-    let begin = "it must begin with http://, as in http://localhost:8888";
-    check("", &format!("\"\": {begin}"));
-    check("localhost:8888", &format!("\"localhost:8888\": {begin}"));
-    check("http://", "\"http://\": it is not a URL, as in http://localhost:8888");
-    check("http://a b", "\"http://a b\": it is not a URL, as in http://localhost:8888");
-    check("https://h", "\"https://h\": https is not supported yet; name the http:// address of the server");
-    check("ftp://h", "\"ftp://h\": only http:// is supported");
-    check("http://h:99999", "\"http://h:99999\": host or port is wrong");
-    check("http://h:", "\"http://h:\": host or port is wrong");
-    check("http://me:secret@h", "\"…@h\": user names and passwords are not supported");
-    check("http://h/?a=b", "\"http://h/?a=b\": it must end with the host, the port or a path");
-    check("http://h/#a", "\"http://h/#a\": it must end with the host, the port or a path");
-}
+mod https;
 
 #[test]
 fn requests_say_who_asks() {
@@ -101,10 +75,11 @@ fn nobody_there() {
 fn silent_server_ends_in_a_timeout() {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let (url, _server) = fake::serve(move |_| wait.recv());
-    let options = ClientOptions { timeout: Duration::from_millis(50), ..ClientOptions::default() };
+    // Long enough for the connection itself, also on a busy machine.
+    let options = ClientOptions { timeout: Duration::from_millis(500), ..ClientOptions::default() };
     let error = Client::with_options(&url, &options).unwrap().version().unwrap_err();
     drop(done);
-    assert_eq!(error.to_string(), format!("{url} did not answer in time (limit: 0.05 s of silence)"));
+    assert_eq!(error.to_string(), format!("{url} did not answer in time (limit: 0.5 s of silence)"));
     assert!(error.outcome_unknown());
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     ops::Range,
 };
 
@@ -12,7 +12,7 @@ use sabakan_client::{Client, Error};
 use sabakan_wire::rest::{MachineInput, machines_from_input};
 
 use crate::{
-    exit::Failure,
+    exit::{self, Failure},
     file::{self, Input},
     limits,
 };
@@ -66,9 +66,7 @@ pub fn run(client: &Client, create: &Create) -> Result<(), Failure> {
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
-    let summary = format!("Registered {} machines in {} requests.\n", last.end - first.start, batches.len());
-    // The work is done, whether or not somebody reads this.
-    let _ = io::stderr().write_all(summary.as_bytes());
+    exit::note(&format!("Registered {} machines in {} requests.\n", last.end - first.start, batches.len()));
     Ok(())
 }
 

@@ -4,7 +4,10 @@ use sabakan_client::Client;
 use sabakan_domain::lifecycle::HealthState;
 use sabakan_wire::rest::QueryParams;
 
-use crate::{exit::Failure, render};
+use crate::{
+    exit::{self, Failure},
+    render,
+};
 
 pub const EXAMPLES: &str = "Examples:
   sabactl machines remove 1234abcd
@@ -35,7 +38,7 @@ fn remove_all(client: &Client, state: &str) -> Result<(), Failure> {
     let machines = match client.list_machines(&query) {
         Ok(machines) => machines,
         Err(error) if error.status() == Some(404) && error.json().is_some() => {
-            eprintln!("No machine is {state}.");
+            exit::note(&format!("No machine is {state}.\n"));
             return Ok(());
         }
         Err(error) => return Err(error.into()),
@@ -47,7 +50,7 @@ fn remove_all(client: &Client, state: &str) -> Result<(), Failure> {
         match client.remove_machine(serial) {
             Ok(()) => render::print_text(&format!("removed {serial}\n"))?,
             Err(error) => {
-                eprintln!("{serial} is not removed: {error}");
+                exit::note(&format!("{serial} is not removed: {error}\n"));
                 left += 1;
                 failed.get_or_insert(error.into());
             }

@@ -6,5 +6,6 @@
 mod events;
 mod fake;
 mod golden;
+mod https;
 mod program;
 mod story;

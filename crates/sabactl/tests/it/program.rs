@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::Write,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use crate::fake;
@@ -19,7 +19,15 @@ pub fn sabactl<'a>(args: impl IntoIterator<Item = &'a str>, stdin: &str) -> Outc
     let mut child = command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It may end without reading.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let output = child.wait_with_output().unwrap();
+    ended(child.wait_with_output().unwrap())
+}
+
+/// Runs a prepared command to its end.
+pub fn outcome(command: &mut Command) -> Outcome {
+    ended(command.output().unwrap())
+}
+
+fn ended(output: Output) -> Outcome {
     Outcome {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -27,7 +35,8 @@ pub fn sabactl<'a>(args: impl IntoIterator<Item = &'a str>, stdin: &str) -> Outc
     }
 }
 
-fn command<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+/// The program with an environment that is the same everywhere.
+pub fn command<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sabactl"));
     command.args(args).env_clear().env("COLUMNS", "100").env("USER", "operator");
     command

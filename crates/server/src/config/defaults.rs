@@ -17,4 +17,5 @@ pub const LOG_FORMAT: &str = "plain";
 pub const LOG_LEVEL: &str = "info";
 pub const OFF: &str = "off";
 pub const NO: &str = "false";
+pub const YES: &str = "true";
 pub const AUDIT_RETENTION_DAYS: &str = "60";

@@ -29,6 +29,8 @@ pub fn describe(config: &ServerConfig) -> String {
         audit_retention_days,
         require_token,
         outside_pool,
+        graphql,
+        metrics,
         log,
         request_id_header,
         feeds: _,
@@ -52,6 +54,11 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("audit-retention-days", *audit_retention_days);
     lines.put("require-token", *require_token);
     lines.put("allow-outside-pool", *outside_pool == OutsidePool::Allow);
+    lines.put("enable-playground", graphql.playground);
+    lines.put("graphql-open-mutations", graphql.open_mutations);
+    lines.put("metrics", listeners(&metrics.listen));
+    lines.put("metrics-machines", metrics.options.machines);
+    lines.put("metrics-raw-paths", metrics.options.raw_paths);
     lines.put("log-format", log.format.to_string());
     lines.put("log-level", log.level.to_string());
     lines.put_some("log-file", log.file.as_deref().map(path));

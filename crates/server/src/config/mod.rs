@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use axum::http::HeaderName;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
+use sabakan_service::metrics::MetricsOptions;
 
 use crate::{
     logging::{LogConfig, UnknownWord},
@@ -73,6 +74,10 @@ pub struct ServerConfig {
     pub require_token: bool,
     /// Whether machines may be registered whose addresses leave the pool.
     pub outside_pool: OutsidePool,
+    /// What GraphQL offers.
+    pub graphql: GraphqlConfig,
+    /// Where metrics are, and how many.
+    pub metrics: MetricsConfig,
     /// How to log.
     pub log: LogConfig,
     /// The header that carries a request's id from one service of a site to the next.
@@ -88,6 +93,24 @@ pub struct ServerConfig {
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
+}
+
+/// What GraphQL offers beyond what it must.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphqlConfig {
+    /// A page to try queries.
+    pub playground: bool,
+    /// Whether everybody may change states.
+    pub open_mutations: bool,
+}
+
+/// How the server tells about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// Addresses for metrics alone; none: they are served with everything else.
+    pub listen: Vec<ListenAddress>,
+    /// What is counted.
+    pub options: MetricsOptions,
 }
 
 /// Where the data is.
@@ -115,7 +138,7 @@ impl ServerConfig {
     fn from_sources(from: &mut Sources<'_>) -> ServerConfig {
         let data_dir = setting!(from, "data-dir", data_dir);
         let data_dir = from.check(&data_dir, values::path).unwrap_or_else(|| defaults::DATA_DIR.into());
-        let (http, https) = listeners(from);
+        let (http, https, metrics) = listeners(from);
         let advertise_url = setting!(from, "advertise-url", advertise_url);
         let advertise_url_https = setting!(from, "advertise-url-https", advertise_url_https);
         let outside_pool = setting!(from, "allow-outside-pool", allow_outside_pool);
@@ -125,6 +148,7 @@ impl ServerConfig {
         let key_file = from.check(&key_file, values::path).unwrap_or_else(|| data_dir.join("disk-keys.json"));
         let retention = setting!(from, "audit-retention-days", audit_retention_days);
         let require_token = setting!(from, "require-token", require_token);
+        let require_token = from.check(&require_token, values::boolean).unwrap_or_default();
         ServerConfig {
             data_dir,
             http,
@@ -140,8 +164,10 @@ impl ServerConfig {
                 .unwrap_or_else(|| defaults::STATES_PREFIX.to_owned()),
             key_file,
             audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
-            require_token: from.check(&require_token, values::boolean).unwrap_or_default(),
+            require_token,
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
+            graphql: graphql(from, require_token),
+            metrics: MetricsConfig { listen: metrics, options: metrics_options(from) },
             log: log(from),
             request_id_header: request_id_header(from),
             feeds: FeedBounds::default(),
@@ -150,11 +176,16 @@ impl ServerConfig {
     }
 }
 
-/// Addresses for HTTP and for HTTPS. Each may be off, but not both: nobody could reach the server then.
-fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>) {
+/// Addresses for HTTP, for HTTPS and for metrics. Each may be off, but not the first two: nobody could reach the server then.
+fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>, Vec<ListenAddress>) {
     let http = setting!(from, "http", http);
     let https = setting!(from, "https", https);
-    let all = [addresses(from, &http, defaults::HTTP), addresses(from, &https, defaults::HTTPS)];
+    let metrics = setting!(from, "metrics", metrics);
+    let all = [
+        addresses(from, &http, Some(defaults::HTTP)),
+        addresses(from, &https, Some(defaults::HTTPS)),
+        addresses(from, &metrics, None),
+    ];
     let off = |given: &Option<Given<Texts>>| given.as_ref().is_some_and(|given| given.value.is_off());
     if let Some(given) = https.as_ref().filter(|_| off(&http) && off(&https)) {
         from.wrong(&*given.at, "HTTP and HTTPS cannot both be off");
@@ -162,19 +193,22 @@ fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>)
     let listeners: Vec<_> = all.iter().flatten().collect();
     for (index, listener) in listeners.iter().enumerate() {
         if listeners[..index].iter().any(|earlier| earlier.collides(listener)) {
-            let at = https.as_ref().or(http.as_ref()).map_or("--http", |given| &given.at);
+            let at = metrics.as_ref().or(https.as_ref()).or(http.as_ref()).map_or("--http", |given| &given.at);
             from.wrong(at, format!("{listener} is listened on twice"));
         }
     }
-    let [http, https] = all;
-    (http, https)
+    let [http, https, metrics] = all;
+    (http, https, metrics)
 }
 
-fn addresses(from: &mut Sources<'_>, given: &Option<Given<Texts>>, default: &str) -> Vec<ListenAddress> {
+fn addresses(from: &mut Sources<'_>, given: &Option<Given<Texts>>, default: Option<&str>) -> Vec<ListenAddress> {
     match given {
         Some(given) if given.value.is_off() => Vec::new(),
         Some(given) => from.check_each(given, values::listen_address),
-        None => vec![default.parse().expect("the defaults follow the rules; a test reads them all")],
+        None => default
+            .into_iter()
+            .map(|text| text.parse().expect("the defaults follow the rules; a test reads them all"))
+            .collect(),
     }
 }
 
@@ -208,6 +242,26 @@ fn tls(from: &mut Sources<'_>) -> Option<TlsFiles> {
     cert.zip(key).map(|(cert, key)| TlsFiles { cert, key })
 }
 
+fn graphql(from: &mut Sources<'_>, require_token: bool) -> GraphqlConfig {
+    let playground = setting!(from, "enable-playground", enable_playground);
+    let open = setting!(from, "graphql-open-mutations", graphql_open_mutations);
+    let open_mutations = from.check(&open, values::boolean).unwrap_or_default();
+    if let Some(open) = open.filter(|_| open_mutations && require_token) {
+        from.wrong(&*open.at, "contradicts --require-token, under which nothing is open to everybody");
+    }
+    GraphqlConfig { playground: from.check(&playground, values::boolean).unwrap_or_default(), open_mutations }
+}
+
+fn metrics_options(from: &mut Sources<'_>) -> MetricsOptions {
+    let machines = setting!(from, "metrics-machines", metrics_machines);
+    let raw_paths = setting!(from, "metrics-raw-paths", metrics_raw_paths);
+    let default = MetricsOptions::default();
+    MetricsOptions {
+        machines: from.check(&machines, values::boolean).unwrap_or(default.machines),
+        raw_paths: from.check(&raw_paths, values::boolean).unwrap_or(default.raw_paths),
+    }
+}
+
 fn log(from: &mut Sources<'_>) -> LogConfig {
     let format = setting!(from, "log-format", log_format);
     let level = setting!(from, "log-level", log_level);
@@ -239,8 +293,7 @@ fn request_id_header(from: &mut Sources<'_>) -> HeaderName {
 fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
     let mut places = Vec::new();
     let ironic = setting!(from, "ironic", ironic);
-    let metrics = setting!(from, "metrics", metrics);
-    for given in [ironic, metrics].into_iter().flatten().filter(|given| !given.value.is_off()) {
+    if let Some(given) = ironic.filter(|given| !given.value.is_off()) {
         from.check_each(&given, values::listen_address);
         places.push(given.at);
     }
@@ -248,11 +301,8 @@ fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
     from.check(&dhcp, values::listen_address);
     let ipxe = setting!(from, "ipxe-efi-path", ipxe_efi_path);
     from.check(&ipxe, values::path);
-    let playground = setting!(from, "enable-playground", enable_playground);
-    let is_on = from.check(&playground, values::boolean).unwrap_or_default();
-    let playground = playground.filter(|_| is_on);
     let urls =
         [setting!(from, "advertise-url", advertise_url), setting!(from, "advertise-url-https", advertise_url_https)];
-    places.extend([dhcp, ipxe, playground].into_iter().chain(urls).flatten().map(|given| given.at));
+    places.extend([dhcp, ipxe].into_iter().chain(urls).flatten().map(|given| given.at));
     places
 }

@@ -26,7 +26,7 @@ pub struct Flags {
         help = later("Addresses for the Ironic-compatible API; `none` turns it off", defaults::IRONIC))]
     pub ironic: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = later("Addresses only for metrics", defaults::OFF))]
+        help = help("Addresses for /metrics alone, as for --http", "/metrics is on --http and --https"))]
     pub metrics: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
         help = later("Address and port for DHCP; `none` turns it off", defaults::OFF))]
@@ -127,8 +127,13 @@ pub struct Flags {
             that never checked", defaults::NO))]
     pub allow_outside_pool: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        help_heading = "Registry", help = later("Serve a page to try GraphQL queries", defaults::NO))]
+        help_heading = "GraphQL", help = help("Serve a page to try GraphQL queries at /playground", defaults::NO))]
     pub enable_playground: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "GraphQL",
+        help = help("Let everybody who reaches the server change states through /graphql, as the older service does. Dangerous: \
+            a state decides whether a machine's data is erased", defaults::NO))]
+    pub graphql_open_mutations: Option<String>,
     #[arg(
         long,
         value_name = "FILE",
@@ -136,6 +141,16 @@ pub struct Flags {
         help = later("iPXE program sent to machines that boot over HTTP", defaults::IPXE)
     )]
     pub ipxe_efi_path: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Metrics",
+        help = help("Seven series for each machine in /metrics; off, its size does not grow with the number of machines",
+            defaults::YES))]
+    pub metrics_machines: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Metrics",
+        help = help("Count requests by the path that was asked for, as the older service does, instead of its route; past a bound \
+            they are counted together", defaults::NO))]
+    pub metrics_raw_paths: Option<String>,
     #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
         help = help("plain, logfmt or json", defaults::LOG_FORMAT))]
     pub log_format: Option<String>,
@@ -167,6 +182,8 @@ pub struct File {
     pub https: Line<Texts>,
     pub ironic: Line<Texts>,
     pub metrics: Line<Texts>,
+    pub metrics_machines: Line<String>,
+    pub metrics_raw_paths: Line<String>,
     pub dhcp_bind: Line<String>,
     pub advertise_url: Line<String>,
     pub advertise_url_https: Line<String>,
@@ -190,6 +207,7 @@ pub struct File {
     pub require_token: Line<String>,
     pub allow_outside_pool: Line<String>,
     pub enable_playground: Line<String>,
+    pub graphql_open_mutations: Line<String>,
     pub ipxe_efi_path: Line<String>,
     pub log_format: Line<String>,
     pub log_level: Line<String>,

@@ -79,7 +79,9 @@ allow-ips:
 allow-outside-pool: false
 audit-retention-days: 60
 data-dir: ./sabakan-data
+enable-playground: false
 etcd-prefix: /sabakan/
+graphql-open-mutations: false
 http:
 - 127.0.0.1:8888
 https:
@@ -87,6 +89,9 @@ https:
 key-file: ./sabakan-data/disk-keys.json
 log-format: plain
 log-level: info
+metrics: none
+metrics-machines: true
+metrics-raw-paths: false
 require-token: false
 states-prefix: /states/
 # The store is the embedded one, in data-dir.
@@ -350,23 +355,13 @@ fn a_file_that_is_no_configuration_is_refused_without_showing_it() {
 fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let case = Case::new();
     let check = |args: &[&str], expected: &[&str]| assert_eq!(case.load(args).expect("valid").without_effect, expected);
-    check(
-        &["--ironic", ":1,:2", "--metrics", ":3", "--dhcp-bind", "0.0.0.0:67"],
-        &["--ironic", "--metrics", "--dhcp-bind"],
-    );
-    check(&["--ipxe-efi-path", "/i", "--enable-playground"], &["--ipxe-efi-path", "--enable-playground"]);
-    check(&["--ironic", "none", "--metrics", "", "--dhcp-bind", "off", "--enable-playground=false"], &[]);
+    check(&["--ironic", ":1,:2", "--dhcp-bind", "0.0.0.0:67"], &["--ironic", "--dhcp-bind"]);
+    check(&["--ipxe-efi-path", "/i"], &["--ipxe-efi-path"]);
+    check(&["--ironic", "none", "--dhcp-bind", "off"], &[]);
     let refused = |args: &[&str]| case.lines(case.load(args)).len();
-    for args in [
-        ["--ironic", "x"],
-        ["--metrics", "x"],
-        ["--dhcp-bind", ":67,:68"],
-        ["--states-prefix", "x"],
-        ["--ipxe-efi-path", ""],
-    ] {
+    for args in [["--ironic", "x"], ["--dhcp-bind", ":67,:68"], ["--states-prefix", "x"], ["--ipxe-efi-path", ""]] {
         assert_eq!(refused(&args), 1, "{args:?}");
     }
-    assert_eq!(refused(&["--enable-playground=x"]), 1);
 
     // The help says so of the same ones.
     let command = Flags::augment_args(Command::new("sabakan"));
@@ -374,16 +369,46 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let said = command.get_arguments().filter(|arg| help(arg).contains(raw::NO_EFFECT)).filter_map(clap::Arg::get_long);
     let mut said: Vec<_> = said.collect();
     said.sort_unstable();
-    let expected = [
-        "advertise-url",
-        "advertise-url-https",
-        "dhcp-bind",
-        "enable-playground",
-        "ipxe-efi-path",
-        "ironic",
-        "metrics",
-    ];
+    let expected = ["advertise-url", "advertise-url-https", "dhcp-bind", "ipxe-efi-path", "ironic"];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn graphql_offers_what_was_asked_for() {
+    let case = Case::new();
+    let graphql = |args: &[&str]| {
+        let GraphqlConfig { playground, open_mutations } = case.load(args).expect("valid").graphql;
+        (playground, open_mutations)
+    };
+    assert_eq!(graphql(&[]), (false, false));
+    assert_eq!(graphql(&["--enable-playground"]), (true, false));
+    assert_eq!(graphql(&["--enable-playground=false", "--graphql-open-mutations"]), (false, true));
+    let lines = |args: &[&str]| case.lines(case.load(args));
+    assert_eq!(lines(&["--enable-playground=x", "--graphql-open-mutations=y"]).len(), 2);
+    assert_eq!(
+        lines(&["--graphql-open-mutations", "--require-token"]),
+        ["--graphql-open-mutations: contradicts --require-token, under which nothing is open to everybody"]
+    );
+}
+
+#[test]
+fn metrics_are_where_and_as_many_as_asked_for() {
+    let case = Case::new();
+    let metrics = |args: &[&str]| {
+        let MetricsConfig { listen, options } = case.load(args).expect("valid").metrics;
+        (listen.iter().map(ToString::to_string).collect::<Vec<_>>(), options.machines, options.raw_paths)
+    };
+    let nowhere: Vec<String> = Vec::new();
+    assert_eq!(metrics(&[]), (nowhere.clone(), true, false));
+    assert_eq!(metrics(&["--metrics", "none"]), (nowhere.clone(), true, false));
+    assert_eq!(metrics(&["--metrics", ""]), (nowhere.clone(), true, false));
+    let both = vec!["127.0.0.1:1".to_owned(), "[::1]:2".to_owned()];
+    assert_eq!(metrics(&["--metrics", "127.0.0.1:1,[::1]:2"]), (both, true, false));
+    assert_eq!(metrics(&["--metrics-machines=false", "--metrics-raw-paths"]), (nowhere, false, true));
+    let lines = |args: &[&str]| case.lines(case.load(args));
+    assert_eq!(lines(&["--metrics", "127.0.0.1:8888"]), ["--metrics: 127.0.0.1:8888 is listened on twice"]);
+    assert_eq!(lines(&["--metrics", "x"]).len(), 1);
+    assert_eq!(lines(&["--metrics-machines=x", "--metrics-raw-paths=y"]).len(), 2);
 }
 
 #[test]
@@ -425,6 +450,8 @@ fn what_is_described_can_be_read_again() {
         "--data-dir=- odd: \"#name",
         "--http=[::1]:1,:2",
         "--https=none",
+        "--metrics=127.0.0.1:3",
+        "--metrics-machines=false",
         "--advertise-url=http://h",
         "--allow-ips=::1",
         "--etcd-endpoints=h:1,https://h:2",
@@ -443,6 +470,7 @@ fn what_is_described_can_be_read_again() {
     assert_eq!(describe(&again), describe(&config));
     assert_eq!(again.data_dir, Path::new("- odd: \"#name"));
     assert!(again.outside_pool == OutsidePool::Allow && again.store == config.store && again.tls == config.tls);
+    assert_eq!(again.metrics, config.metrics);
 }
 
 #[test]

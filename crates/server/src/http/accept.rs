@@ -6,6 +6,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use axum::{Router, body::Body, http::Request};
 use hyper::{body::Incoming, server::conn::http1, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use sabakan_service::metrics::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -29,11 +30,12 @@ pub struct Listener {
     pub tls: Option<TlsAcceptor>,
 }
 
-/// Serves one listener until `stop`. Requests under way are tracked by `tracker` and finish after that.
+/// Serves one listener until `stop`. Requests under way are tracked by `tracker` and finish after that; `open` counts connections.
 pub async fn serve(
     listener: Listener,
     router: Router,
     connections: Arc<Semaphore>,
+    open: Gauge,
     tracker: TaskTracker,
     stop: CancellationToken,
 ) {
@@ -57,9 +59,10 @@ pub async fn serve(
             }
         };
         let (router, tls, stop) = (router.clone(), listener.tls.clone(), stop.clone());
+        let open = open.hold();
         tracker.spawn(async move {
             connection(stream, peer, tls, router, stop).await;
-            drop(place);
+            drop((place, open));
         });
     }
 }

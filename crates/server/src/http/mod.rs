@@ -6,8 +6,9 @@ mod stall;
 mod tls;
 
 pub use accept::{Listener, serve};
+pub(crate) use observe::Causes;
 pub(crate) use observe::panicked;
-pub use observe::{RequestIdHeader, observe};
+pub use observe::{Around, observe};
 pub use tls::{CertificateReloader, TlsError, TlsSource, load_tls, watch_files};
 
 /// Who is at the other end of the connection, and whether it is encrypted.

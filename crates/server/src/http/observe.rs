@@ -3,35 +3,58 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     http::{HeaderName, HeaderValue, header},
     middleware::Next,
     response::Response,
 };
 use hyper::body::Body as _;
+use sabakan_service::metrics::Metrics;
 use sabakan_wire::rest::ErrorKind;
 
 use super::Peer;
 use crate::{limits, rest::ApiError};
 
-/// The header that carries a request's id.
+/// What requests are wrapped in.
+pub struct Around {
+    /// The header that carries a request's id.
+    pub id_header: HeaderName,
+    /// Where requests are counted; absent: they are not.
+    pub metrics: Option<Arc<Metrics>>,
+}
+
+/// What only the log may say of an answer that has its body already.
 #[derive(Debug, Clone)]
-pub struct RequestIdHeader(pub HeaderName);
+pub(crate) struct Causes(pub(crate) Vec<String>);
 
 /// Wraps a request. The outermost layer: nothing answers without passing here.
-pub async fn observe(State(id_header): State<Arc<RequestIdHeader>>, request: Request, next: Next) -> Response {
+pub async fn observe(State(around): State<Arc<Around>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let id = request_id(&request, &id_header.0);
+    let Around { id_header, metrics } = &*around;
+    let id = request_id(&request, id_header);
     let seen = Seen::of(&request);
+    let counted = metrics.as_ref().map(|metrics| {
+        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+        (metrics, metrics.request(request.method().as_str(), request.uri().path(), route))
+    });
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         if let Some(cause) = error.cause() {
             tracing::error!(request_id = %id, status = error.status().as_u16(), error = cause, "request failed");
         }
         response = error.render(&id);
+        if let Some((metrics, _)) = &counted {
+            metrics.failed(error.kind().as_str());
+        }
+    }
+    for cause in response.extensions_mut().remove::<Causes>().into_iter().flat_map(|causes| causes.0) {
+        tracing::error!(request_id = %id, status = response.status().as_u16(), error = cause, "request failed");
+    }
+    if let Some((metrics, request)) = counted {
+        metrics.answered(request, response.status().as_u16());
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(id_header.0.clone(), value);
+        response.headers_mut().insert(id_header.clone(), value);
     }
     seen.log(&id, &response, begun);
     response

@@ -40,50 +40,70 @@ fn token_id(text: &str) -> Option<String> {
     TokenText::parse(text).ok().map(|token| token.id().to_owned())
 }
 
-/// Recognises and judges the caller of every request.
-pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let ip = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical());
-    let wanted = deed(request.method(), request.uri().path(), request.uri().query());
-    // Who asks for something everybody may have is not looked up: it must be answered when the store is not.
-    let shown = bearer(request.headers()).filter(|_| wanted.is_some()).map(str::to_owned);
-    let recognised = match shown {
-        None => None,
-        Some(text) => match app.tokens.recognise(&text).await {
-            Ok(Some(found)) => Some(found),
-            Ok(None) => {
-                let text = "the token is malformed, unknown or revoked; leave it out or use another";
-                return ApiError::new(ErrorKind::Unauthorized, text).into_response();
-            }
-            Err(error) => return ApiError::from(error).into_response(),
-        },
-    };
-    let caller = Caller { ip, token: recognised.as_ref().map(|(_, role)| *role) };
-    let plain = !request.extensions().get::<Peer>().is_some_and(|peer| peer.1);
-    if let Some(deed) = wanted
-        && let Err(refusal) = judge(&app, deed, &caller, plain)
-    {
-        return refusal.into_response();
-    }
-    let (name, known) = match recognised {
-        Some((name, _)) => {
-            let id = bearer(request.headers()).and_then(token_id).unwrap_or_default();
-            request.extensions_mut().insert(Shown(id));
-            (name, Known::Token)
-        }
-        None => (declared(request.headers()), Known::Declared),
-    };
-    request.extensions_mut().insert(Actor(Arc::new(audit::Actor { name, known, ip })));
-    next.run(request).await
+/// A caller, as far as it is known.
+pub(crate) struct Recognised {
+    caller: Caller,
+    /// Whether the connection can be listened to.
+    plain: bool,
+    /// Its name for the audit log.
+    pub(crate) actor: Arc<audit::Actor>,
+    /// The id of the token it showed.
+    shown: Option<String>,
 }
 
-fn judge(app: &App, deed: Deed, caller: &Caller, plain: bool) -> Result<(), ApiError> {
-    let secret = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys | Deed::ManageTokens);
-    // Keys and new tokens do not travel in the clear, except inside this machine. Not 404, as the older service says: a machine
-    // takes that as leave to format its disk.
-    if secret && plain && !caller.ip.is_some_and(|ip| ip.is_loopback()) {
-        return Err(ApiError::new(ErrorKind::Forbidden, "disk keys and tokens are served over HTTPS"));
+impl Recognised {
+    /// Recognises a caller by its connection and by the token it shows. Without `look_up` the token is not looked at.
+    pub(crate) async fn new(
+        app: &App,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+        look_up: bool,
+    ) -> Result<Recognised, ApiError> {
+        let ip = peer.map(|peer| peer.0.ip().to_canonical());
+        let plain = !peer.is_some_and(|peer| peer.1);
+        let Some(text) = bearer(headers).filter(|_| look_up) else {
+            let actor = audit::Actor { name: declared(headers), known: Known::Declared, ip };
+            return Ok(Recognised { caller: Caller { ip, token: None }, plain, actor: Arc::new(actor), shown: None });
+        };
+        let Some((name, role)) = app.tokens.recognise(text).await? else {
+            let text = "the token is malformed, unknown or revoked; leave it out or use another";
+            return Err(ApiError::new(ErrorKind::Unauthorized, text));
+        };
+        let actor = Arc::new(audit::Actor { name, known: Known::Token, ip });
+        let shown = Some(token_id(text).unwrap_or_default());
+        Ok(Recognised { caller: Caller { ip, token: Some(role) }, plain, actor, shown })
     }
-    permits(deed, caller, &app.policy).map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
+
+    /// Whether it may do that.
+    pub(crate) fn judge(&self, app: &App, deed: Deed) -> Result<(), ApiError> {
+        let secret = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys | Deed::ManageTokens);
+        // Keys and new tokens do not travel in the clear, except inside this machine. Not 404, as the older service says: a
+        // machine takes that as leave to format its disk.
+        if secret && self.plain && !self.caller.ip.is_some_and(|ip| ip.is_loopback()) {
+            return Err(ApiError::new(ErrorKind::Forbidden, "disk keys and tokens are served over HTTPS"));
+        }
+        let judged = permits(deed, &self.caller, &app.policy);
+        judged.map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
+    }
+}
+
+/// Recognises and judges the caller of every request.
+pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let wanted = deed(request.method(), request.uri().path(), request.uri().query());
+    // Who asks for something everybody may have is not looked up: it must be answered when the store is not.
+    let peer = request.extensions().get::<Peer>();
+    let recognised = match Recognised::new(&app, request.headers(), peer, wanted.is_some()).await {
+        Ok(recognised) => recognised,
+        Err(refusal) => return refusal.into_response(),
+    };
+    if let Some(refusal) = wanted.and_then(|deed| recognised.judge(&app, deed).err()) {
+        return refusal.into_response();
+    }
+    if let Some(id) = recognised.shown {
+        request.extensions_mut().insert(Shown(id));
+    }
+    request.extensions_mut().insert(Actor(recognised.actor));
+    next.run(request).await
 }
 
 /// What a request wants to do; `None`: something everybody may do, whatever the policy.

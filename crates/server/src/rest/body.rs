@@ -25,7 +25,7 @@ pub(super) const UNIT: usize = 1024;
 const SMALL: usize = 8 * 1024;
 
 /// A whole body, and the room it takes.
-pub(super) struct Payload {
+pub(crate) struct Payload {
     /// Wiped, whatever becomes of the request: it may be a disk key.
     bytes: Zeroizing<Vec<u8>>,
     _room: OwnedSemaphorePermit,
@@ -61,7 +61,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Reads a whole body of at most `max` bytes. Length announced or not, no more than that is kept.
-pub(super) async fn read(
+pub(crate) async fn read(
     room: &Arc<Semaphore>,
     headers: &HeaderMap,
     mut body: Body,

@@ -53,6 +53,11 @@ impl ApiError {
         }
     }
 
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
     /// What only the log may say.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()

@@ -19,7 +19,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::Frame;
-use sabakan_service::{Change, EventStream, FeedEvent, Tokens};
+use sabakan_service::{
+    Change, EventStream, FeedEvent, Tokens,
+    metrics::{Gauge, Held},
+};
 use sabakan_store::Revision;
 use sabakan_wire::rest::{
     ErrorJson, ErrorKind, EventActorJson, EventJson, EventMarkJson, MachineJson, event_kinds as kinds,
@@ -59,13 +62,14 @@ impl Default for FeedBounds {
 pub struct FeedRoom {
     bounds: FeedBounds,
     places: Arc<Semaphore>,
+    open: Gauge,
     stop: CancellationToken,
 }
 
 impl FeedRoom {
-    /// Room for feeds that all end when `stop` says so.
-    pub fn new(bounds: FeedBounds, stop: CancellationToken) -> FeedRoom {
-        FeedRoom { bounds, places: Arc::new(Semaphore::new(bounds.feeds_max)), stop }
+    /// Room for feeds that `open` counts and that all end when `stop` says so.
+    pub fn new(bounds: FeedBounds, open: Gauge, stop: CancellationToken) -> FeedRoom {
+        FeedRoom { bounds, places: Arc::new(Semaphore::new(bounds.feeds_max)), open, stop }
     }
 }
 
@@ -103,6 +107,7 @@ pub async fn follow(
     let (sender, chunks) = mpsc::channel(1);
     let farewell = Arc::new(OnceLock::new());
     let permit = shown.map(|Extension(Shown(id))| (Arc::clone(&app.tokens), id));
+    let place = (place, room.open.hold());
     let sending = Sending { stream, format, sender, farewell: Arc::clone(&farewell), permit, _place: place };
     tokio::spawn(sending.run(room.bounds, room.stop.clone()));
     let head = [
@@ -237,7 +242,7 @@ struct Sending {
     farewell: Arc<OnceLock<Bytes>>,
     /// The token that opened the feed. Revoked, it ends with the next event, or when it would have been silent.
     permit: Option<(Arc<Tokens>, String)>,
-    _place: OwnedSemaphorePermit,
+    _place: (OwnedSemaphorePermit, Held),
 }
 
 impl Sending {

@@ -1,7 +1,7 @@
 //! The REST API: parses requests, delegates to services, shapes answers. No rule lives here.
 
-mod access;
-mod body;
+pub(crate) mod access;
+pub(crate) mod body;
 mod config;
 mod crypts;
 mod error;
@@ -40,7 +40,7 @@ use crate::limits;
 #[derive(Clone)]
 pub struct App {
     config: Arc<Config>,
-    machines: Arc<Machines>,
+    pub(crate) machines: Arc<Machines>,
     crypts: Arc<Crypts>,
     audit: Arc<Audit>,
     tokens: Arc<Tokens>,
@@ -48,7 +48,7 @@ pub struct App {
     feed_room: Arc<FeedRoom>,
     health: Arc<Health>,
     /// Room for request bodies, in units of a kibibyte.
-    bodies: Arc<Semaphore>,
+    pub(crate) bodies: Arc<Semaphore>,
     policy: Arc<Policy>,
 }
 

@@ -3,6 +3,7 @@
 mod crash;
 mod crash_changes;
 mod founding;
+mod graphql;
 mod keys;
 mod program;
 mod store;

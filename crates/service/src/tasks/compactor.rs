@@ -6,10 +6,10 @@ use std::{collections::VecDeque, sync::Arc};
 use sabakan_store::{Revision, Store};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error_chain, limits};
+use crate::{error_chain, limits, metrics::Succeeded};
 
 /// Forgets history until told to stop.
-pub async fn run(store: Arc<dyn Store>, stop: CancellationToken) {
+pub async fn run(store: Arc<dyn Store>, succeeded: Succeeded, stop: CancellationToken) {
     let mut seen: VecDeque<Revision> = VecDeque::with_capacity(limits::COMPACTION_TICKS_KEPT + 1);
     loop {
         tokio::select! {
@@ -28,7 +28,10 @@ pub async fn run(store: Arc<dyn Store>, stop: CancellationToken) {
         }
         let Some(revision) = seen.pop_front() else { continue };
         match store.compact(revision).await {
-            Ok(()) => tracing::debug!(%revision, task = "compactor", "history forgotten"),
+            Ok(()) => {
+                succeeded.mark();
+                tracing::debug!(%revision, task = "compactor", "history forgotten");
+            }
             Err(error) => tracing::warn!(error = error_chain(&error), task = "compactor", "history not forgotten"),
         }
     }

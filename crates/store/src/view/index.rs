@@ -4,6 +4,8 @@
 //! Flat chunks instead of a balanced tree: an entry costs its own size and nothing more, and building from a sorted load is a
 //! series of appends. ADR 0003 has the measurements.
 
+mod runs;
+
 use std::sync::Arc;
 
 /// A place in the table of machines.

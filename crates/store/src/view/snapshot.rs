@@ -1,6 +1,9 @@
 //! Everything the store holds, at one revision, ready to be searched. Cloning is cheap and a clone never changes, so that readers
 //! need no lock and never block the task that follows the store.
 
+mod counts;
+mod walk;
+
 use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
 use bytes::Bytes;
@@ -10,9 +13,11 @@ use sabakan_domain::{
     ipam::IpamConfig,
     lifecycle::HealthState,
     machine::{Machine, Rack},
-    query::Query,
+    query::{LabelCondition, Query},
     words::{BmcType, LabelName, LabelValue, Role, Serial},
 };
+
+pub use counts::{ByState, Counts};
 
 use super::index::{Index, Slot};
 use crate::Revision;
@@ -107,12 +112,7 @@ impl Snapshot {
         let roles: Option<Vec<Role>> = having.roles.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
         let bmc_types: Option<Vec<BmcType>> =
             having.bmc_types.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
-        // Machines have all of the labels, so the candidates under any one of them will do.
-        let labels = having.labels.iter().map(|(name, value)| {
-            let words = name.parse().ok().zip(value.parse().ok());
-            Lookup::new(&self.by_label, words.into_iter().collect())
-        });
-        let mut lookups: Vec<Lookup<'_>> = labels.collect();
+        let mut lookups = self.label_candidates(&having.labels);
         lookups.extend(having.racks.clone().map(|keys| Lookup::new(&self.by_rack, keys)));
         lookups.extend(having.ipv4.clone().map(|keys| Lookup::new(&self.by_ipv4, keys)));
         lookups.extend(having.states.clone().map(|keys| Lookup::new(&self.by_state, keys)));
@@ -121,6 +121,23 @@ impl Snapshot {
         let best = lookups.into_iter().min_by_key(|lookup| lookup.count)?;
         // Sorting what is found costs more than walking all machines in order when most of them match.
         (best.count <= self.table.used / 2).then_some(best)
+    }
+
+    /// Where a condition on labels can be looked up. Machines that have all of them are under each, so that any one lookup will do;
+    /// machines that have any of them are under the whole list only.
+    fn label_candidates(&self, condition: &LabelCondition) -> Vec<Lookup<'_>> {
+        // What is no label is on no machine.
+        let label = |(name, value): &(String, String)| name.parse().ok().zip(value.parse().ok());
+        match condition {
+            LabelCondition::AllOf(pairs) => {
+                let each = pairs.iter().map(|pair| Lookup::new(&self.by_label, label(pair).into_iter().collect()));
+                each.collect()
+            }
+            LabelCondition::AnyOf(pairs) if pairs.is_empty() => Vec::new(),
+            LabelCondition::AnyOf(pairs) => {
+                vec![Lookup::new(&self.by_label, pairs.iter().filter_map(label).collect())]
+            }
+        }
     }
 
     pub(super) fn put_machine(&mut self, machine: Machine) {

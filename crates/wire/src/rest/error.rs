@@ -32,6 +32,42 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [ErrorKind; 12] = [
+        ErrorKind::Invalid,
+        ErrorKind::Unauthorized,
+        ErrorKind::Forbidden,
+        ErrorKind::NotFound,
+        ErrorKind::MethodNotAllowed,
+        ErrorKind::Refused,
+        ErrorKind::Conflict,
+        ErrorKind::Gone,
+        ErrorKind::TooLarge,
+        ErrorKind::Unavailable,
+        ErrorKind::OutcomeUnknown,
+        ErrorKind::Internal,
+    ];
+
+    /// The word for it, as it stands in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::Unauthorized => "unauthorized",
+            ErrorKind::Forbidden => "forbidden",
+            ErrorKind::NotFound => "not-found",
+            ErrorKind::MethodNotAllowed => "method-not-allowed",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Gone => "gone",
+            ErrorKind::TooLarge => "too-large",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::OutcomeUnknown => "outcome-unknown",
+            ErrorKind::Internal => "internal",
+        }
+    }
+}
+
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ErrorJson {
@@ -46,4 +82,16 @@ pub struct ErrorJson {
     /// For programs; answers of older servers do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ErrorKind>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_answers() {
+        for kind in ErrorKind::ALL {
+            assert_eq!(serde_json::to_value(kind).expect("a word"), kind.as_str());
+        }
+    }
 }

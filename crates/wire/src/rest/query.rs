@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sabakan_domain::{
     limits::QUERY_VALUES_MAX,
-    query::{Criteria, Query},
+    query::{Criteria, LabelCondition, Query},
 };
 
 /// Search parameters as texts: what the command line fills in and the URL carries.
@@ -103,7 +103,9 @@ impl QueryParams {
             ipv6: find("ipv6").map(parsed),
             bmc_types: texts("bmc-type"),
             states: find("state").map(|value| value.split(',').filter_map(|text| text.parse().ok()).collect()),
-            labels,
+            // Also what a machine must not have: `without-labels=a=1,b=2` leaves out only machines with both.
+            labels: LabelCondition::AllOf(labels),
+            days_left: None,
         })
     }
 
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(parsed.having.racks, Some(vec![Rack(1)]));
         assert_eq!(parsed.having.states, Some(vec![HealthState::Unreachable]));
         assert_eq!(parsed.having.ipv4, Some(vec!["10.0.0.1".parse().expect("address")]));
-        let labels: Vec<_> = parsed.having.labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let labels: Vec<_> = parsed.having.labels.pairs().iter().map(|(n, v)| format!("{n}={v}")).collect();
         assert_eq!(labels, ["a=1", "b=", "datacenter=ty3"]);
         assert_eq!(parsed.not_having.roles, Some(vec!["boot".to_owned()]));
         assert_eq!(parsed.not_having.indices, Some(vec![3]));

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use sabakan_domain::{
     machine::{Bmc, Labels, Nic, Status},
-    query::Criteria,
+    query::{Criteria, DaysLeft},
 };
 
 use super::*;
@@ -26,17 +26,27 @@ fn machine(serial: u8, rack: u32, role: u8, state: usize, label: u8) -> Machine 
         nics: [nic(0), nic(1)].into(),
         bmc: Bmc { kind: format!("b{role}").parse().expect("type"), nic: nic(2) },
         register_date: Timestamp::UNIX_EPOCH,
-        retire_date: Timestamp::UNIX_EPOCH.into(),
+        retire_date: date(i64::from(serial) * 12).into(),
         status: Status { state: HealthState::ALL[state % 7], since: Timestamp::UNIX_EPOCH },
     }
+}
+
+fn date(hours: i64) -> Timestamp {
+    Timestamp::from_second(hours * 60 * 60).expect("a time")
+}
+
+fn days_left() -> impl Strategy<Value = DaysLeft> {
+    (-20i64..20, 0i64..480).prop_map(|(at_least, hours)| DaysLeft { at_least, now: date(hours) })
 }
 
 fn criteria() -> impl Strategy<Value = Criteria> {
     let some = |what: BoxedStrategy<String>| prop::option::weighted(0.3, prop::collection::vec(what, 0..3));
     let labels = prop::collection::vec(
         prop_oneof![(0u8..4).prop_map(|v| ("k".to_owned(), format!("v{v}"))), Just(("all".to_owned(), "x".to_owned()))],
-        0..2,
+        0..3,
     );
+    let labels = (any::<bool>(), labels)
+        .prop_map(|(all, pairs)| if all { LabelCondition::AllOf(pairs) } else { LabelCondition::AnyOf(pairs) });
     (
         prop::option::weighted(0.3, prop::collection::vec((0u32..5).prop_map(Rack), 0..3)),
         some((0u8..4).prop_map(|r| format!("r{r}")).boxed()),
@@ -47,14 +57,16 @@ fn criteria() -> impl Strategy<Value = Criteria> {
             prop::collection::vec((0u8..3, 0u8..4, 0u8..40).prop_map(|(a, r, s)| Ipv4Addr::new(10, a, r, s)), 0..3),
         ),
         labels,
+        prop::option::weighted(0.3, days_left()),
     )
-        .prop_map(|(racks, roles, bmc_types, states, ipv4, labels)| Criteria {
+        .prop_map(|(racks, roles, bmc_types, states, ipv4, labels, days_left)| Criteria {
             racks,
             roles,
             bmc_types,
             states,
             ipv4,
             labels,
+            days_left,
             ..Criteria::default()
         })
 }
@@ -121,4 +133,35 @@ fn addresses_of_machines_and_controllers_are_found() {
     for (address, expected) in [("10.0.2.7", true), ("10.1.2.7", true), ("10.2.2.7", true), ("10.3.2.7", false)] {
         assert_eq!(snapshot.find_by_address(address.parse().expect(address)).is_some(), expected, "{address}");
     }
+}
+
+/// Whichever condition is the selective one, only the machines under it are looked at.
+#[test]
+fn a_selective_condition_spares_the_scan() {
+    let mut snapshot = Snapshot::default();
+    for serial in 0..200 {
+        snapshot.put_machine(machine(serial, u32::from(serial) / 10, serial / 10, 0, serial / 10));
+    }
+    snapshot.put_machine(machine(201, 30, 30, 6, 30));
+    let cost = |having: Criteria| {
+        let query = Query { having, ..Query::default() };
+        (snapshot.cost(&query), snapshot.search(&query).len())
+    };
+    let label = |value: &str| ("k".to_owned(), value.to_owned());
+    let all = ("all".to_owned(), "x".to_owned());
+    let texts = |text: &str| Some(vec![text.to_owned()]);
+    let serials = Criteria { serials: texts("s7"), ..Criteria::default() };
+    let racks = Criteria { racks: Some(vec![Rack(3)]), ..Criteria::default() };
+    let roles = Criteria { roles: texts("r4"), states: Some(vec![HealthState::ALL[0]]), ..Criteria::default() };
+    let states = Criteria { states: Some(vec![HealthState::ALL[6]]), ..Criteria::default() };
+    let both = LabelCondition::AllOf(vec![all.clone(), label("v5")]);
+    let either = LabelCondition::AnyOf(vec![label("v5"), label("v6")]);
+    assert_eq!(cost(serials), (1, 1));
+    assert_eq!(cost(racks), (10, 10));
+    assert_eq!(cost(roles), (10, 10));
+    assert_eq!(cost(states), (1, 1));
+    assert_eq!(cost(Criteria { labels: both, ..Criteria::default() }), (10, 10));
+    assert_eq!(cost(Criteria { labels: either, ..Criteria::default() }), (20, 20));
+    assert_eq!(cost(Criteria { labels: LabelCondition::AnyOf(vec![all]), ..Criteria::default() }), (201, 201));
+    assert_eq!(cost(Criteria::default()), (201, 201));
 }

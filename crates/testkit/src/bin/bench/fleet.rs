@@ -17,7 +17,8 @@ use crate::{
 };
 
 const MACHINES: usize = 100_000;
-const BATCH: usize = 1_000;
+/// Machines registered at once.
+pub const BATCH: usize = 1_000;
 
 pub fn run() -> anyhow::Result<Vec<Row>> {
     let program = program()?;
@@ -107,14 +108,14 @@ fn timed(client: &Client, times: usize, filters: &[(&str, &str)], expected: usiz
 }
 
 /// Resident memory in MB.
-fn resident(process: &Process) -> anyhow::Result<f64> {
+pub fn resident(process: &Process) -> anyhow::Result<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id()))?;
     let kilobytes = kilobytes(&status, "VmRSS:").context("VmRSS")?;
     Ok(kilobytes as f64 / 1024.0)
 }
 
 /// The server's program, built beside this one.
-fn program() -> anyhow::Result<PathBuf> {
+pub fn program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.parent().unwrap_or(Path::new(".")).join("sabakan");
     ensure!(program.exists(), "{} is missing: run `cargo xtask bench`, which builds it", program.display());

@@ -1,0 +1,108 @@
+//! `/graphql` and `/playground`: HTTP around `sabakan-graphql`. What a request means is decided there; here it is taken from and put
+//! into HTTP the way clients of the older service expect, and its caller is judged.
+
+mod body;
+mod error;
+mod playground;
+mod transport;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{any, get},
+};
+use error::{Failure, Media};
+use sabakan_domain::access::Deed;
+use sabakan_graphql::{Answer, Api, Operation, Prepared};
+use sabakan_wire::rest::ErrorKind;
+
+use crate::{
+    config::GraphqlConfig,
+    http::{Causes, Peer},
+    limits,
+    rest::{ApiError, App, access::Recognised},
+};
+
+/// Where queries go.
+const PATH: &str = "/graphql";
+
+/// What the handler works with.
+#[derive(Clone)]
+struct Graphql {
+    app: App,
+    api: Api,
+    open_mutations: bool,
+}
+
+/// The routes. Without the playground its path does not exist.
+pub fn router(app: App, config: GraphqlConfig) -> Router {
+    let api = Api::new(app.machines.clone());
+    let mut router = Router::new().route(PATH, any(answer));
+    if config.playground {
+        let wrong_method = async || ApiError::new(ErrorKind::MethodNotAllowed, "");
+        router = router.route("/playground", get(playground::page).fallback(wrong_method));
+    }
+    router.with_state(Graphql { app, api, open_mutations: config.open_mutations })
+}
+
+async fn answer(State(graphql): State<Graphql>, request: Request) -> Response {
+    let media = Media::wanted(request.headers());
+    let allow = (header::ALLOW, HeaderValue::from_static("OPTIONS, GET, POST"));
+    match *request.method() {
+        Method::OPTIONS => return [allow].into_response(),
+        Method::HEAD => return (StatusCode::METHOD_NOT_ALLOWED, [allow]).into_response(),
+        _ => {}
+    }
+    match serve(&graphql, request).await {
+        Ok(answer) => show(answer, media),
+        Err(failure) => failure.into_response(media),
+    }
+}
+
+async fn serve(graphql: &Graphql, request: Request) -> Result<Answer, Failure> {
+    let app = &graphql.app;
+    let (parts, body) = request.into_parts();
+    let caller = Recognised::new(app, &parts.headers, parts.extensions.get::<Peer>(), true).await?;
+    caller.judge(app, Deed::ReadRegistry)?;
+    let request = transport::read(app, &parts, body).await?;
+    let prepared = graphql.api.prepare(request)?;
+    if prepared.operation() != Operation::Query {
+        if parts.method == Method::GET {
+            return Err(Failure::only_queries());
+        }
+        if !graphql.open_mutations {
+            caller.judge(app, Deed::ChangeRegistry)?;
+        }
+    }
+    run(graphql, prepared, &caller).await
+}
+
+/// Runs a request, within bounds.
+async fn run(graphql: &Graphql, prepared: Prepared, caller: &Recognised) -> Result<Answer, Failure> {
+    let (actor, kind, text) = match prepared.operation() {
+        Operation::Query | Operation::Subscription => {
+            (None, ErrorKind::Unavailable, "the answer took too long; the store may be overloaded, try again")
+        }
+        Operation::Mutation => (
+            Some(caller.actor.clone()),
+            ErrorKind::OutcomeUnknown,
+            "the change took too long and may or may not have been made; look before trying again",
+        ),
+    };
+    match tokio::time::timeout(limits::WORK_TIME_MAX, graphql.api.run(prepared, actor)).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(ApiError::new(kind, text).into()),
+    }
+}
+
+/// Errors of fields are part of a successful answer, as the protocol says.
+fn show(mut answer: Answer, media: Media) -> Response {
+    let causes = std::mem::take(&mut answer.causes);
+    let mut response = ([(header::CONTENT_TYPE, media.name())], body::of(answer)).into_response();
+    if !causes.is_empty() {
+        response.extensions_mut().insert(Causes(causes));
+    }
+    response
+}

@@ -1,0 +1,106 @@
+//! Every metric, on one page: name, kind, labels, help, and when it matters. The writers and the page of the documentation take
+//! them from here.
+
+/// How Prometheus treats it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Goes up and down.
+    Gauge,
+    /// Goes up only, until a restart.
+    Counter,
+    /// Counts by size.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the format.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, exactly as it is exposed.
+    pub name: &'static str,
+    /// How Prometheus treats it.
+    pub kind: Kind,
+    /// Its labels, in order.
+    pub labels: &'static [&'static str],
+    /// What it is, shown by Prometheus.
+    pub help: &'static str,
+    /// When to look at it and how to read it, for the page of the documentation.
+    pub note: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal, $note:literal;)*) => {
+        $(pub(super) const $constant: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help, note: $note };)*
+        /// Every metric, in the order of the answer.
+        pub const CATALOGUE: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    REQUESTS: Counter "sabakan_api_request_count" ["code", "path", "verb"] "The total count of API calls.",
+        "`path` is the route, such as `/api/v1/machines/{serial}`, and `other` where there is none. `--metrics-raw-paths` makes it \
+         the path that was asked for, as in the older service, up to a bound; those about disk keys and tokens stay routes.";
+    DURATIONS: Histogram "sabakan_api_request_duration_seconds" ["path", "verb"] "Time from a request to the head of its answer.",
+        "`path` is always the route. What is streamed behind the head is not in it.";
+    ERRORS: Counter "sabakan_api_errors_total" ["kind"] "API calls that were refused or failed, by kind.",
+        "The kinds of [errors](errors.md). `internal` is a defect or damaged data and should stay at 0.";
+    CONNECTIONS: Gauge "sabakan_http_connections" [] "Open connections over all listeners.",
+        "At 4,096 new ones wait.";
+    FEEDS: Gauge "sabakan_event_feeds" [] "Open event feeds.",
+        "At 256 new ones are refused.";
+    STORE_UP: Gauge "sabakan_store_up" [] "Whether the store answered this scrape within a second.",
+        "0: requests fail, or are about to.";
+    STORE_DURATIONS: Histogram "sabakan_store_request_duration_seconds" ["operation", "outcome"] "Time a request to the store took.",
+        "`operation`: `txn`, `get`, `range`, `latest`, `watch` (opening one), `lease`, `compact`. `outcome`: `ok`, `conflict` (an \
+         ordinary lost race), `unavailable`, `unknown` (a write without an answer), `refused` (too large, not well formed), \
+         `compacted`, `corrupt`. A series exists once it has happened.";
+    VIEW_REVISION: Gauge "sabakan_view_revision" [] "Revision of the store the memory shows.",
+        "Grows with every change.";
+    VIEW_LAG: Gauge "sabakan_view_lag_revisions" [] "Revisions of the store the memory has not seen yet.",
+        "A few for a moment under load; reads wait for them.";
+    VIEW_STUCK: Gauge "sabakan_view_lag_seconds" [] "How long the memory has stood still although the store has newer changes.",
+        "0 unless the scrape waited a second in vain; then since the first such scrape.";
+    MACHINES: Gauge "sabakan_machines" ["status"] "Machines by status.",
+        "All seven, whether there are any or not.";
+    MACHINES_BY_ROLE: Gauge "sabakan_machines_by_role" ["role", "status"] "Machines by role and status.",
+        "Only what there is. The first 256 roles by name; the rest is `role=\"other\"`.";
+    MACHINES_BY_RACK: Gauge "sabakan_machines_by_rack" ["rack", "status"] "Machines by rack and status.",
+        "Only what there is. The first 4,096 racks by number; the rest is `rack=\"other\"`.";
+    ASSETS_BYTES: Gauge "sabakan_assets_bytes_total" [] "The total bytes of assets.",
+        "0: this version keeps no assets.";
+    ASSETS_ITEMS: Gauge "sabakan_assets_items_total" [] "The total items of assets.",
+        "0: this version keeps no assets.";
+    IMAGES_BYTES: Gauge "sabakan_images_bytes_total" [] "The total bytes of Images.",
+        "0: this version keeps no images.";
+    IMAGES_ITEMS: Gauge "sabakan_images_items_total" [] "The total items of Images.",
+        "0: this version keeps no images.";
+    TASKS: Gauge "sabakan_task_last_success_timestamp_seconds" ["task"] "When a background task last did its work.",
+        "`retention` (old audit entries, hourly), `compactor` (history of the embedded store, every five minutes once it has run \
+         for an hour). A series exists after the first success.";
+    BUILD: Gauge "sabakan_build_info" ["version"] "Always 1; the version of the program is in the label.",
+        "Which version runs where.";
+    CPU: Counter "process_cpu_seconds_total" [] "Processor time spent, in user and kernel mode.", "";
+    MEMORY: Gauge "process_resident_memory_bytes" [] "Resident memory.", "";
+    VIRTUAL: Gauge "process_virtual_memory_bytes" [] "Virtual memory.", "";
+    FDS: Gauge "process_open_fds" [] "Open file descriptors.", "";
+    FDS_MAX: Gauge "process_max_fds" [] "Most file descriptors that may be open.", "";
+    STARTED: Gauge "process_start_time_seconds" [] "When the process started, since the epoch.",
+        "Changes with every restart.";
+    THREADS: Gauge "process_threads" [] "Threads.", "";
+    MACHINE_STATUS: Gauge "sabakan_machine_status" ["status", "address", "serial", "rack", "role", "machine_type"]
+        "The machine status set by HTTP API.",
+        "Seven series for each machine, 1 for its status and 0 for the others. `address` is its first IPv4 address; a machine \
+         without one is left out. `machine_type` is its label `machine-type`, or empty. `--metrics-machines=false` turns it off: \
+         the answer then no longer grows with the number of machines.";
+}
