@@ -26,4 +26,4 @@ mod fake;
 pub use client::{BearerToken, Client, ClientOptions};
 pub use error::{ApiBody, Error, TlsProblem};
 pub use events::{FeedEnd, FeedPosition};
-pub use trust::Trust;
+pub use trust::{Trust, words};

@@ -92,8 +92,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the system says, without its number.
-fn words(error: &io::Error) -> String {
+/// The words of an error of the operating system, without its number.
+pub fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).to_owned()
 }

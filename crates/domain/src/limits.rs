@@ -18,6 +18,9 @@ pub const IP_PER_NODE_MAX: u32 = 64;
 /// Most values of one search condition. More is a list that belongs into the caller's own program.
 pub const QUERY_VALUES_MAX: usize = 10_000;
 
+/// Labels in one condition of a search. Four times what a machine can have; each takes longer to look up than a number.
+pub const QUERY_LABELS_MAX: usize = 1_000;
+
 /// Most DNS servers in one DHCP answer: option 6 holds 63 addresses.
 pub const DNS_SERVERS_MAX: usize = 63;
 

@@ -68,12 +68,12 @@ impl Labels {
         Some(Labels(self.0.iter().filter(|(n, _)| n != name).cloned().collect()))
     }
 
-    /// Names and values, by name.
+    /// Names and values as they are kept, by name.
     pub fn pairs(&self) -> &[(LabelName, LabelValue)] {
         &self.0
     }
 
-    /// Names and values, by name.
+    /// The same, each name apart from its value.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&LabelName, &LabelValue)> {
         self.0.iter().map(|(n, v)| (n, v))
     }

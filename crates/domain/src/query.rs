@@ -10,8 +10,10 @@ use jiff::Timestamp;
 
 use crate::{
     lifecycle::HealthState,
+    limits::LABELS_MAX,
     machine::{Machine, Rack},
     time::Moment,
+    words::{LabelName, LabelValue},
 };
 
 /// Conditions on one machine. Each `Some` is a condition: one of the values must be the machine's. An empty list is a condition
@@ -78,6 +80,23 @@ impl Query {
     pub fn matches(&self, machine: &Machine) -> bool {
         self.matcher().matches(machine)
     }
+
+    /// How many values its conditions have. Preparing a search takes time for each, before any machine is looked at.
+    pub fn value_count(&self) -> usize {
+        self.having.value_count() + self.not_having.value_count()
+    }
+}
+
+impl Criteria {
+    fn value_count(&self) -> usize {
+        fn len<T>(list: &Option<Vec<T>>) -> usize {
+            list.as_ref().map_or(0, Vec::len)
+        }
+        let Criteria { serials, racks, indices, roles, ipv4, ipv6, bmc_types, states, labels, days_left } = self;
+        let texts = len(serials) + len(roles) + len(bmc_types);
+        let numbers = len(racks) + len(indices) + len(ipv4) + len(ipv6) + len(states);
+        texts + numbers + labels.pairs().len() + usize::from(days_left.is_some())
+    }
 }
 
 impl LabelCondition {
@@ -85,18 +104,6 @@ impl LabelCondition {
     pub fn pairs(&self) -> &[(String, String)] {
         let (LabelCondition::AllOf(pairs) | LabelCondition::AnyOf(pairs)) = self;
         pairs
-    }
-
-    /// Whether it holds; `None`: there is no condition.
-    fn verdict(&self, machine: &Machine) -> Option<bool> {
-        let has = |(name, value): &(String, String)| {
-            machine.labels.find(name).is_some_and(|present| present.as_str() == value)
-        };
-        match self {
-            LabelCondition::AllOf(pairs) | LabelCondition::AnyOf(pairs) if pairs.is_empty() => None,
-            LabelCondition::AllOf(pairs) => Some(pairs.iter().all(has)),
-            LabelCondition::AnyOf(pairs) => Some(pairs.iter().any(has)),
-        }
     }
 }
 
@@ -141,8 +148,46 @@ struct Prepared<'a> {
     ipv6: Option<()>,
     bmc_types: Option<HashSet<&'a str>>,
     states: Option<HashSet<HealthState>>,
-    labels: &'a LabelCondition,
+    labels: PreparedLabels<'a>,
     days_left: Option<DaysLeft>,
+}
+
+/// Labels to look for, sorted, each once. A machine has few labels and a search may have many: those of the machine are looked up
+/// among those of the search, so that a machine costs the same however many are asked for.
+enum PreparedLabels<'a> {
+    NoCondition,
+    AllOf(Vec<(&'a str, &'a str)>),
+    AnyOf(Vec<(&'a str, &'a str)>),
+}
+
+impl<'a> PreparedLabels<'a> {
+    fn new(condition: &'a LabelCondition) -> PreparedLabels<'a> {
+        let mut pairs: Vec<_> = condition.pairs().iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        match condition {
+            _ if pairs.is_empty() => PreparedLabels::NoCondition,
+            LabelCondition::AllOf(_) => PreparedLabels::AllOf(pairs),
+            LabelCondition::AnyOf(_) => PreparedLabels::AnyOf(pairs),
+        }
+    }
+
+    /// Whether it holds; `None`: there is no condition.
+    fn verdict(&self, machine: &Machine) -> Option<bool> {
+        let labels = machine.labels.pairs();
+        let wanted = |pairs: &[(&str, &str)], (name, value): &(LabelName, LabelValue)| {
+            pairs.binary_search(&(name.as_str(), value.as_str())).is_ok()
+        };
+        match self {
+            PreparedLabels::NoCondition => None,
+            // No machine has more than it may have.
+            PreparedLabels::AllOf(pairs) if pairs.len() > labels.len().min(LABELS_MAX) => Some(false),
+            PreparedLabels::AllOf(pairs) => {
+                Some(labels.iter().filter(|label| wanted(pairs, label)).count() == pairs.len())
+            }
+            PreparedLabels::AnyOf(pairs) => Some(labels.iter().any(|label| wanted(pairs, label))),
+        }
+    }
 }
 
 impl<'a> Prepared<'a> {
@@ -163,7 +208,7 @@ impl<'a> Prepared<'a> {
             ipv6: ipv6.as_ref().map(|_| ()),
             bmc_types: texts(bmc_types),
             states: values(states),
-            labels,
+            labels: PreparedLabels::new(labels),
             days_left: *days_left,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Value;
 use jiff::Timestamp;
-use sabakan_domain::machine::Machine;
+use sabakan_service::{FoundMachines, ServiceError};
 
 use crate::{
     limits::{ERRORS_MAX, MACHINES_PER_CHUNK},
@@ -18,8 +18,8 @@ use crate::{
 pub struct Answer {
     /// What went wrong in fields; if anything did, there is no data.
     pub problems: Vec<Problem>,
-    /// What only the log may say about it.
-    pub causes: Vec<String>,
+    /// What failed in the services, for the log and for whoever counts; the caller is told through `problems`.
+    pub failures: Vec<ServiceError>,
     data: Value,
     slots: Vec<Slot>,
     now: Timestamp,
@@ -28,18 +28,24 @@ pub struct Answer {
 impl Answer {
     pub(crate) fn new(
         problems: Vec<Problem>,
-        causes: Vec<String>,
+        failures: Vec<ServiceError>,
         data: Value,
         slots: Vec<Slot>,
         now: Timestamp,
     ) -> Answer {
         let problems: Vec<_> = problems.into_iter().take(ERRORS_MAX).map(Problem::bounded).collect();
-        // No root field can be null, so that one failure takes all of them away.
-        let data = if problems.is_empty() { data } else { Value::Null };
-        Answer { problems, causes, data, slots, now }
+        let data = match data {
+            // No root field can be null, so that one failure takes all of them away.
+            _ if !problems.is_empty() => Value::Null,
+            // Everything was skipped. The library says null, which is for failures.
+            Value::Null => Value::Object(Default::default()),
+            data => data,
+        };
+        Answer { problems, failures, data, slots, now }
     }
 
-    /// The body. A slow reader costs one chunk, whatever the number of machines.
+    /// The body. A slow reader costs one chunk of text, and a reference to each machine that is still to come; the room for those is
+    /// bounded by who found them, and lists that are the same are shared.
     pub fn into_chunks(self) -> Chunks {
         let mut pieces = Pieces { done: Vec::new(), text: Vec::new(), now: self.now };
         pieces.text.push(b'{');
@@ -58,6 +64,18 @@ impl Answer {
         Chunks { pieces: pieces.done.into_iter(), list: None, now: self.now }
     }
 
+    /// The lists that were found, for tests that look whether they are shared.
+    #[cfg(test)]
+    pub(crate) fn lists(&self) -> Vec<&Arc<FoundMachines>> {
+        let mut lists = Vec::new();
+        for slot in &self.slots {
+            if let Found::Machines(list) = &slot.found {
+                lists.push(list);
+            }
+        }
+        lists
+    }
+
     /// The whole body at once.
     pub fn into_bytes(self) -> Vec<u8> {
         self.into_chunks().flatten().collect()
@@ -66,7 +84,7 @@ impl Answer {
 
 enum Piece {
     Text(Vec<u8>),
-    List(Arc<Vec<Arc<Machine>>>, Vec<Chosen>),
+    List(Arc<FoundMachines>, Vec<Chosen>),
 }
 
 /// The body while it is put together.
@@ -79,8 +97,11 @@ struct Pieces {
 impl Pieces {
     fn root(&mut self, fields: impl IntoIterator<Item = (async_graphql::Name, Value)>, slots: Vec<Slot>) {
         let mut slots: Vec<Option<Slot>> = slots.into_iter().map(Some).collect();
+        self.text.push(b'{');
         for (n, (name, value)) in fields.into_iter().enumerate() {
-            self.text.push(if n == 0 { b'{' } else { b',' });
+            if n > 0 {
+                self.text.push(b',');
+            }
             write_json(name.as_str(), &mut self.text);
             self.text.push(b':');
             let slot = number(&value).and_then(|number| slots.get_mut(number)?.take());
@@ -88,9 +109,6 @@ impl Pieces {
                 Some(slot) => self.slot(slot),
                 None => write_json(&value, &mut self.text),
             }
-        }
-        if self.text.last() == Some(&b':') {
-            self.text.push(b'{');
         }
         self.text.push(b'}');
     }
@@ -125,7 +143,7 @@ pub struct Chunks {
 
 /// A list that is being written.
 struct List {
-    machines: Arc<Vec<Arc<Machine>>>,
+    machines: Arc<FoundMachines>,
     chosen: Vec<Chosen>,
     written: usize,
 }

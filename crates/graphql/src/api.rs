@@ -1,11 +1,8 @@
 //! One request from its text to its answer.
 
-use std::{
-    mem,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use async_graphql::{
@@ -22,7 +19,7 @@ use sabakan_service::Machines;
 
 use crate::{
     answer::Answer,
-    coerce, guard,
+    coerce, guard, limits,
     problem::{Phase, Problem, Refusal},
     render::Slots,
     schema::{self, RequestData, Root},
@@ -106,8 +103,8 @@ impl Api {
     /// Validates and runs a request. Without an actor nothing is changed.
     pub async fn run(&self, prepared: Prepared, actor: Option<Arc<Actor>>) -> Result<Answer, Refusal> {
         let now = self.machines.now();
-        let (slots, causes) = (Arc::new(Slots::default()), Mutex::default());
-        let state = Arc::new(RequestData { now, actor, causes });
+        let slots = Arc::new(Slots::default());
+        let state = Arc::new(RequestData::new(now, actor));
         let executed = Arc::new(Executed::default());
         let mut request = async_graphql::Request::new(String::new())
             .variables(prepared.variables)
@@ -121,8 +118,7 @@ impl Api {
         if !executed.0.load(Ordering::Relaxed) {
             return Err(Refusal::new(Phase::Validation, problems));
         }
-        let causes = mem::take(&mut *state.causes.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Answer::new(problems, causes, response.data, slots.take(), now))
+        Ok(Answer::new(problems, state.failures(), response.data, slots.take(), now))
     }
 }
 
@@ -141,7 +137,7 @@ fn operation<'a>(
             Ok(&operations[name])
         }
         (_, Some(name)) => {
-            let name: String = name.chars().take(64).collect();
+            let name: String = name.chars().take(limits::VALUE_BYTES_MAX).collect();
             Err(Problem::new(format!("the query has no operation {name:?}")))
         }
     }

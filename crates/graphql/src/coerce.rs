@@ -12,6 +12,7 @@ use async_graphql::{
     },
 };
 use async_graphql_value::Value;
+use sabakan_domain::limits::{QUERY_LABELS_MAX, QUERY_VALUES_MAX};
 
 use crate::{
     input::MachineState,
@@ -230,6 +231,10 @@ impl<'a> Walk<'a> {
     }
 
     fn fit_list(&mut self, items: Vec<Value>, inner: &Type) -> Result<Value, Problem> {
+        let max = if inner.base == parsed("LabelInput").base { QUERY_LABELS_MAX } else { QUERY_VALUES_MAX };
+        if items.len() > max {
+            return Err(self.problem(format!("has {} values, at most {max} are allowed", items.len())));
+        }
         let mut fitted = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
             self.path.push(PathSegment::Index(index));

@@ -1,5 +1,8 @@
 //! Bounds of a query before and after it is parsed. The parser and the validator call themselves for every bracket and follow every
 //! fragment wherever it is used; whatever goes past here is small enough for both.
+//!
+//! Nesting is bounded twice, because reading words and signs here can never be proven to agree with the parser, and a disagreement
+//! would end the process: once as the language reads brackets, and once by how many brackets there are at all, wherever they stand.
 
 use std::collections::HashMap;
 
@@ -9,7 +12,7 @@ use async_graphql::{
 };
 
 use crate::{
-    limits::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_TOKENS_MAX, SELECTIONS_MAX},
+    limits::{QUERY_BRACKETS_MAX, QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_TOKENS_MAX, SELECTIONS_MAX},
     problem::Problem,
 };
 
@@ -18,13 +21,17 @@ pub fn check_text(query: &str) -> Result<(), Problem> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(Problem::new(format!("the query is longer than {QUERY_BYTES_MAX} bytes")));
     }
+    // Nothing is nested deeper than there are brackets, also for a parser that takes a comment for something else.
+    if query.bytes().filter(|byte| opens(*byte)).count() > QUERY_BRACKETS_MAX {
+        return Err(Problem::new(format!("the query opens more than {QUERY_BRACKETS_MAX} brackets")));
+    }
     let (mut tokens, mut nesting) = (0, 0usize);
     let mut rest = query.as_bytes();
-    while let Some((token, behind)) = next_token(rest) {
+    while let Some((token, behind)) = next_token(rest)? {
         rest = behind;
         tokens += 1;
         match token {
-            b'{' | b'[' | b'(' => nesting += 1,
+            token if opens(token) => nesting += 1,
             b'}' | b']' | b')' => nesting = nesting.saturating_sub(1),
             _ => {}
         }
@@ -38,21 +45,34 @@ pub fn check_text(query: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+fn opens(byte: u8) -> bool {
+    matches!(byte, b'{' | b'[' | b'(')
+}
+
+/// A text without an end. The parser would start over and read its beginning as something shorter, so that what follows is no text.
+struct Unclosed;
+
+impl From<Unclosed> for Problem {
+    fn from(_: Unclosed) -> Problem {
+        Problem::new("a text in the query is not closed")
+    }
+}
+
 /// The first byte of the next token, and what follows the token. Comments and blanks are none. What is no GraphQL counts byte by
 /// byte; the parser will say so.
-fn next_token(mut rest: &[u8]) -> Option<(u8, &[u8])> {
+fn next_token(mut rest: &[u8]) -> Result<Option<(u8, &[u8])>, Unclosed> {
     loop {
         match rest {
-            [] => return None,
+            [] => return Ok(None),
             [b' ' | b'\t' | b'\r' | b'\n' | b',', behind @ ..] => rest = behind,
-            [b'#', ..] => rest = &rest[rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())..],
-            [b'"', b'"', b'"', behind @ ..] => return Some((b'"', after_block(behind))),
-            [b'"', behind @ ..] => return Some((b'"', after_string(behind))),
+            [b'#', ..] => rest = &rest[rest.iter().position(|byte| ends_line(*byte)).unwrap_or(rest.len())..],
+            [b'"', b'"', b'"', behind @ ..] => return Ok(Some((b'"', after_block(behind)?))),
+            [b'"', behind @ ..] => return Ok(Some((b'"', after_string(behind)?))),
             [first, ..] if is_word(*first) => {
                 let end = rest.iter().position(|byte| !is_word(*byte)).unwrap_or(rest.len());
-                return Some((*first, &rest[end..]));
+                return Ok(Some((*first, &rest[end..])));
             }
-            [first, behind @ ..] => return Some((*first, behind)),
+            [first, behind @ ..] => return Ok(Some((*first, behind))),
         }
     }
 }
@@ -61,22 +81,29 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn after_string(mut rest: &[u8]) -> &[u8] {
+/// Either one does, not only both together.
+fn ends_line(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+fn after_string(mut rest: &[u8]) -> Result<&[u8], Unclosed> {
     loop {
         match rest {
-            [] => return rest,
-            // A string ends with its line, whatever the line says.
-            [b'"' | b'\n', behind @ ..] => return behind,
-            [b'\\', _, behind @ ..] | [_, behind @ ..] => rest = behind,
+            [b'"', behind @ ..] => return Ok(behind),
+            // A text ends on its line, whatever the line says.
+            [] => return Err(Unclosed),
+            [first, ..] if ends_line(*first) => return Err(Unclosed),
+            [b'\\', escaped, behind @ ..] if !ends_line(*escaped) => rest = behind,
+            [_, behind @ ..] => rest = behind,
         }
     }
 }
 
-fn after_block(mut rest: &[u8]) -> &[u8] {
+fn after_block(mut rest: &[u8]) -> Result<&[u8], Unclosed> {
     loop {
         match rest {
-            [] => return rest,
-            [b'"', b'"', b'"', behind @ ..] => return behind,
+            [] => return Err(Unclosed),
+            [b'"', b'"', b'"', behind @ ..] => return Ok(behind),
             [b'\\', b'"', b'"', b'"', behind @ ..] | [_, behind @ ..] => rest = behind,
         }
     }
@@ -138,16 +165,24 @@ impl<'a> Sizes<'a> {
 #[cfg(test)]
 mod tests {
     use async_graphql::parser::parse_query;
+    use async_graphql_value::Value;
+    use proptest::prelude::*;
 
     use super::*;
 
+    /// The first bytes of all tokens; `!`: a text is not closed.
     fn tokens(text: &str) -> String {
         let (mut rest, mut firsts) = (text.as_bytes(), String::new());
-        while let Some((token, behind)) = next_token(rest) {
-            firsts.push(char::from(token));
-            rest = behind;
+        loop {
+            match next_token(rest) {
+                Ok(Some((token, behind))) => {
+                    firsts.push(char::from(token));
+                    rest = behind;
+                }
+                Ok(None) => return firsts,
+                Err(Unclosed) => return firsts + "!",
+            }
         }
-        firsts
     }
 
     #[test]
@@ -157,16 +192,101 @@ mod tests {
             (" ,\n\t", ""),
             ("{ abc(d: 12) }", "{a(d:1)}"),
             ("# { ( [\n{a}", "{a}"),
+            ("# { ( [\r{a}", "{a}"),
             ("# no end", ""),
             (r#"{a(b: "} \" }")}"#, r#"{a(b:")}"#),
             (r#"{a(b: """ } " "" \""" { """)}"#, r#"{a(b:")}"#),
-            (r#""no end"#, "\""),
-            ("\"\n{", "\"{"),
-            (r#""""no end"#, "\""),
-            ("\"\\", "\""),
+            (r#"{a(b: "" "")}"#, r#"{a(b:"")}"#),
+            ("\"\"\"\r\n\"\"\"{", "\"{"),
+            (r#"{"no end"#, "{!"),
+            ("{\"\n\"", "{!"),
+            ("{\"\r\"", "{!"),
+            ("{\"\\\n\"", "{!"),
+            (r#"{"""no end""#, "{!"),
+            (r#"{"""" "#, "{!"),
+            ("{\"\\", "{!"),
             ("...f @b", "...f@b"),
         ] {
             assert_eq!(tokens(text), firsts, "{text}");
+        }
+    }
+
+    /// Texts that once looked shallow here and deep to the parser, which then ran out of stack.
+    #[test]
+    fn brackets_cannot_hide_in_what_looks_like_a_comment_or_a_text() {
+        let brackets = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
+        let short = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        for (before, after, expected) in [
+            ("{a(b:\n#\r", "\n)}", "the query is nested deeper than 32 brackets"),
+            ("{a(b:[\"\"\"\" ", "])}", "a text in the query is not closed"),
+            ("{a(b:\"\r", "\n)}", "a text in the query is not closed"),
+        ] {
+            let refused = |text: String| check_text(&text).expect_err("refused").message;
+            assert_eq!(refused(format!("{before}{brackets}{after}")), "the query opens more than 1024 brackets");
+            assert_eq!(refused(format!("{before}{short}{after}")), expected);
+        }
+    }
+
+    /// Whatever this module takes a text for: the parser has the stack for as many brackets as pass, on a thread of the server.
+    #[test]
+    fn the_parser_has_the_stack_for_every_bracket_that_passes() {
+        let deep = |open: &str, close: &str| {
+            let count = (QUERY_BRACKETS_MAX - 8) / open.matches(|c: char| c.is_ascii() && opens(c as u8)).count();
+            format!("{}1{}", open.repeat(count), close.repeat(count))
+        };
+        let texts = [
+            format!("{{a(b:{})}}", deep("[", "]")),
+            format!("{{a(b:{})}}", deep("{a:", "}")),
+            format!("{{a(b:{})}}", deep("[{a:", "}]")),
+            format!("query($a: T = {}) {{a}}", deep("[", "]")),
+            deep("{a", "}").replacen('1', "", 1),
+            deep("{...on X", "}").replacen('1', "a", 1),
+            format!("query($a: {}) {{a}}", deep("[", "]").replacen('1', "T", 1)),
+        ];
+        let parsing = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(move || {
+            for text in texts {
+                // Dropping what was parsed, counting it and showing it call themselves as deep.
+                if let Ok(document) = parse_query(&text) {
+                    assert!(check_size(&document).is_ok(), "{text}");
+                }
+            }
+        });
+        parsing.expect("a thread").join().expect("enough stack");
+    }
+
+    fn depth_of_value(value: &Value) -> usize {
+        match value {
+            Value::List(list) => 1 + list.iter().map(depth_of_value).max().unwrap_or(0),
+            Value::Object(fields) => 1 + fields.values().map(depth_of_value).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn depth_of(set: &SelectionSet) -> usize {
+        let inner = set.items.iter().map(|selection| match &selection.node {
+            Selection::Field(field) => {
+                let values = field.node.arguments.iter().map(|(_, value)| 1 + depth_of_value(&value.node));
+                values.max().unwrap_or(0).max(depth_of(&field.node.selection_set.node))
+            }
+            Selection::InlineFragment(fragment) => depth_of(&fragment.node.selection_set.node),
+            Selection::FragmentSpread(_) => 0,
+        });
+        if set.items.is_empty() { 0 } else { 1 + inner.max().unwrap_or(0) }
+    }
+
+    proptest! {
+        /// Pieces of which comments, texts and brackets are made, in every order: what passes is as shallow as it was said to be.
+        #[test]
+        fn what_passes_and_parses_is_shallow(pieces in prop::collection::vec(prop::sample::select(vec![
+            "#", "\r", "\n", "\r\n", "\"", "\"\"", "\"\"\"", "\\", "\\\"\"\"", "\u{feff}", " ", "a", "1", "u12", "[1]", "{a:1}",
+            "[[[[[[[[[1]]]]]]]]]", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+        ]), 0..12)) {
+            let text = format!("{{a(b:[{}])}}", pieces.concat());
+            if check_text(&text).is_ok() && let Ok(document) = parse_query(&text) {
+                for (_, operation) in document.operations.iter() {
+                    prop_assert!(depth_of(&operation.node.selection_set.node) <= QUERY_NESTING_MAX, "{text:?}");
+                }
+            }
         }
     }
 

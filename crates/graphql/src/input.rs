@@ -9,10 +9,11 @@ use async_graphql::{
 use jiff::Timestamp;
 use sabakan_domain::{
     lifecycle::HealthState,
-    limits::QUERY_VALUES_MAX,
     machine::Rack,
     query::{Criteria, DaysLeft, LabelCondition, Query},
 };
+
+use crate::limits::{SEARCH_COMPLEXITY, VALUES_PER_COMPLEXITY};
 
 /// Conditions of a search. What is null or empty is no condition. Of `having` every condition must hold, of `notHaving` none may.
 #[derive(Debug, Clone, Default, InputObject)]
@@ -43,47 +44,43 @@ pub struct LabelInput {
     pub value: String,
 }
 
-/// A condition with more values than anybody looks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TooManyValues(pub &'static str);
-
-/// What a search means.
-pub fn query(
-    having: Option<MachineParams>,
-    not_having: Option<MachineParams>,
-    now: Timestamp,
-) -> Result<Query, TooManyValues> {
-    Ok(Query {
-        having: criteria(having.unwrap_or_default(), LabelCondition::AllOf, now)?,
-        not_having: criteria(not_having.unwrap_or_default(), LabelCondition::AnyOf, now)?,
-    })
+/// What a search costs before anything is selected: it may look at every machine, and it looks at every value.
+pub fn complexity(having: &Option<MachineParams>, not_having: &Option<MachineParams>) -> usize {
+    fn len<T>(list: &Option<Vec<T>>) -> usize {
+        list.as_ref().map_or(0, Vec::len)
+    }
+    let values =
+        |params: &MachineParams| len(&params.labels) + len(&params.racks) + len(&params.roles) + len(&params.states);
+    let values: usize = [having, not_having].into_iter().flatten().map(values).sum();
+    SEARCH_COMPLEXITY + values / VALUES_PER_COMPLEXITY
 }
 
-fn criteria(
-    params: MachineParams,
-    group: fn(Vec<(String, String)>) -> LabelCondition,
-    now: Timestamp,
-) -> Result<Criteria, TooManyValues> {
+/// What a search means.
+pub fn query(having: Option<MachineParams>, not_having: Option<MachineParams>, now: Timestamp) -> Query {
+    Query {
+        having: criteria(having.unwrap_or_default(), LabelCondition::AllOf, now),
+        not_having: criteria(not_having.unwrap_or_default(), LabelCondition::AnyOf, now),
+    }
+}
+
+fn criteria(params: MachineParams, group: fn(Vec<(String, String)>) -> LabelCondition, now: Timestamp) -> Criteria {
     let MachineParams { labels, racks, roles, states, min_days_before_retire } = params;
-    let labels = given("labels", labels)?.unwrap_or_default();
-    let racks = given("racks", racks)?;
-    Ok(Criteria {
+    let labels = given(labels).unwrap_or_default();
+    Criteria {
         // A number that no rack has, such as -1, is still a condition; nothing meets it.
-        racks: racks.map(|list| list.into_iter().filter_map(|rack| u32::try_from(rack).ok()).map(Rack).collect()),
-        roles: given("roles", roles)?,
-        states: given("states", states)?.map(|list| list.into_iter().map(|state| state.0).collect()),
+        racks: given(racks)
+            .map(|list| list.into_iter().filter_map(|rack| u32::try_from(rack).ok()).map(Rack).collect()),
+        roles: given(roles),
+        states: given(states).map(|list| list.into_iter().map(|state| state.0).collect()),
         labels: group(labels.into_iter().map(|label| (label.name, label.value)).collect()),
         days_left: min_days_before_retire.map(|at_least| DaysLeft { at_least, now }),
         ..Criteria::default()
-    })
+    }
 }
 
 /// A list that is a condition: neither null nor empty.
-fn given<T>(name: &'static str, list: Option<Vec<T>>) -> Result<Option<Vec<T>>, TooManyValues> {
-    match list {
-        Some(list) if list.len() > QUERY_VALUES_MAX => Err(TooManyValues(name)),
-        list => Ok(list.filter(|list| !list.is_empty())),
-    }
+fn given<T>(list: Option<Vec<T>>) -> Option<Vec<T>> {
+    list.filter(|list| !list.is_empty())
 }
 
 /// A lifecycle state, by the upper-case form of its word. Names come from the domain's own list.
@@ -178,7 +175,7 @@ mod tests {
             min_days_before_retire: None,
         };
         for params in [None, Some(MachineParams::default()), Some(empty)] {
-            let query = query(params.clone(), params, now()).expect("few values");
+            let query = query(params.clone(), params, now());
             assert_eq!(query.having, Criteria::default());
             assert_eq!(query.not_having, Criteria { labels: LabelCondition::AnyOf(vec![]), ..Criteria::default() });
         }
@@ -203,7 +200,7 @@ mod tests {
             days_left: Some(DaysLeft { at_least: -7, now: now() }),
             ..Criteria::default()
         };
-        let query = query(Some(params.clone()), Some(params), now()).expect("few values");
+        let query = query(Some(params.clone()), Some(params), now());
         assert_eq!(query.having, expected);
         assert_eq!(query.not_having, Criteria { labels: LabelCondition::AnyOf(pairs), ..expected });
     }
@@ -211,13 +208,14 @@ mod tests {
     #[test]
     fn a_rack_that_cannot_be_is_a_condition_nothing_meets() {
         let params = MachineParams { racks: Some(vec![-1]), ..MachineParams::default() };
-        assert_eq!(query(Some(params), None, now()).expect("few values").having.racks, Some(vec![]));
+        assert_eq!(query(Some(params), None, now()).having.racks, Some(vec![]));
     }
 
     #[test]
-    fn too_many_values_are_named() {
-        let racks = |count: usize| MachineParams { racks: Some(vec![1; count]), ..MachineParams::default() };
-        assert!(query(Some(racks(QUERY_VALUES_MAX)), None, now()).is_ok());
-        assert_eq!(query(None, Some(racks(QUERY_VALUES_MAX + 1)), now()), Err(TooManyValues("racks")));
+    fn values_are_part_of_the_price() {
+        let racks = |count: usize| Some(MachineParams { racks: Some(vec![1; count]), ..MachineParams::default() });
+        assert_eq!(complexity(&None, &None), 100);
+        assert_eq!(complexity(&racks(50), &racks(49)), 100);
+        assert_eq!(complexity(&racks(10_000), &racks(10_000)), 300);
     }
 }

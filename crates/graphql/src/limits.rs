@@ -9,6 +9,10 @@ pub const QUERY_TOKENS_MAX: usize = 4_096;
 /// How deep brackets of a query text may be nested. The parser calls itself for each, and its stack is finite.
 pub const QUERY_NESTING_MAX: usize = 32;
 
+/// Brackets a query text may open at all, those in comments and texts included. The parser has the stack for as many inside each
+/// other, so that it cannot run out of it, whatever it reads differently. As many as the allowed words of a query of 300 machines.
+pub const QUERY_BRACKETS_MAX: usize = 1_024;
+
 /// Most selections after every fragment is put where it is used. Fragments that use each other twice double with each step.
 pub const SELECTIONS_MAX: usize = 1_000;
 
@@ -18,11 +22,14 @@ pub const DEPTH_MAX: usize = 16;
 /// Directives on one field. There are two.
 pub const DIRECTIVES_MAX: usize = 4;
 
-/// What a request may cost, in the units of the three below. Four complete searches fit, as does every introspection.
+/// What a request may cost, in the units of those below. Four complete searches fit, as does every introspection.
 pub const COMPLEXITY_MAX: usize = 1_000;
 
 /// What a search costs before anything is selected: it may look at every machine.
 pub const SEARCH_COMPLEXITY: usize = 100;
+
+/// Values of conditions that cost as much as one field: looking a value up is cheap, ten thousand of them are a search of their own.
+pub const VALUES_PER_COMPLEXITY: usize = 100;
 
 /// What a field costs within a search, because it is written once per machine.
 pub const SEARCHED_FIELD_COMPLEXITY: usize = 4;

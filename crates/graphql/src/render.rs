@@ -17,6 +17,7 @@ use async_graphql::{
 };
 use jiff::Timestamp;
 use sabakan_domain::machine::{Machine, Status};
+use sabakan_service::FoundMachines;
 
 use crate::objects::{MachineObject, StatusObject};
 
@@ -138,7 +139,7 @@ pub fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
 #[derive(Debug, Clone)]
 pub enum Found {
     /// Machines, one after the other.
-    Machines(Arc<Vec<Arc<Machine>>>),
+    Machines(Arc<FoundMachines>),
     /// One machine.
     Machine(Arc<Machine>),
     /// The status of a machine.
@@ -204,8 +205,8 @@ impl One<StatusObject> {
 
 impl Many<MachineObject> {
     /// Machines.
-    pub fn machines(machines: Vec<Arc<Machine>>) -> Self {
-        Many(Found::Machines(Arc::new(machines)), PhantomData)
+    pub fn machines(machines: Arc<FoundMachines>) -> Self {
+        Many(Found::Machines(machines), PhantomData)
     }
 }
 

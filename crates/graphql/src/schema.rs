@@ -1,6 +1,9 @@
 //! The root of the schema: finding machines and moving one along its lifecycle. Every rule is in the services below.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_graphql::{
     Context, EmptySubscription, Error, ErrorExtensions as _, ID, Object, Result, SDLExportOptions, Schema,
@@ -9,18 +12,16 @@ use jiff::Timestamp;
 use sabakan_domain::{
     audit::Actor,
     lifecycle::Force,
-    limits::QUERY_VALUES_MAX,
     query::{Criteria, Query as Search},
     words::Serial,
 };
-use sabakan_service::{Machines, ServiceError, error_chain};
+use sabakan_service::{FoundMachines, Machines, ServiceError};
 
 use crate::{
     api::Phases,
-    input::{self, MachineParams, MachineState, TooManyValues},
+    input::{self, MachineParams, MachineState},
     limits::{
-        CHANGE_COMPLEXITY, COMPLEXITY_MAX, DEPTH_MAX, DIRECTIVES_MAX, QUERY_NESTING_MAX, SEARCH_COMPLEXITY,
-        SEARCHED_FIELD_COMPLEXITY,
+        CHANGE_COMPLEXITY, COMPLEXITY_MAX, DEPTH_MAX, DIRECTIVES_MAX, QUERY_NESTING_MAX, SEARCHED_FIELD_COMPLEXITY,
     },
     objects::{MachineObject, StatusObject},
     render::{Many, One},
@@ -41,19 +42,42 @@ pub struct RequestData {
     pub now: Timestamp,
     /// Who asks, if a change is to be made.
     pub actor: Option<Arc<Actor>>,
-    /// What only the log may say of what failed.
-    pub causes: Mutex<Vec<String>>,
+    failures: Mutex<Vec<ServiceError>>,
+    /// Whether a change was not made. Those after it are not tried: whoever wrote them down in an order meant the order.
+    change_failed: AtomicBool,
+    /// What was searched for and found. Searches of one request come one after the other, so that it takes one turn at a time, and
+    /// those that are the same share their list.
+    searched: tokio::sync::Mutex<Vec<(Search, Arc<FoundMachines>)>>,
 }
 
 impl RequestData {
-    /// The text of a failure for the caller; the log gets its causes.
-    fn failed(&self, error: &ServiceError) -> String {
+    /// A request that begins now.
+    pub fn new(now: Timestamp, actor: Option<Arc<Actor>>) -> RequestData {
+        let (failures, searched) = (Mutex::default(), tokio::sync::Mutex::default());
+        RequestData { now, actor, failures, change_failed: AtomicBool::new(false), searched }
+    }
+
+    /// Everything that failed so far.
+    pub fn failures(&self) -> Vec<ServiceError> {
+        std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The text of a failure for the caller; the log gets all of it.
+    fn failed(&self, error: ServiceError) -> String {
         let text = error.to_string();
-        let chain = error_chain(error);
-        if chain != text {
-            self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(chain);
-        }
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(error);
         text
+    }
+
+    async fn search(&self, machines: &Machines, query: Search) -> Result<Arc<FoundMachines>> {
+        let mut searched = self.searched.lock().await;
+        if let Some((_, found)) = searched.iter().find(|(earlier, _)| *earlier == query) {
+            return Ok(Arc::clone(found));
+        }
+        let (found, _) = machines.search(&query).await.map_err(|error| Error::new(self.failed(error)))?;
+        let found = Arc::new(found);
+        searched.push((query, Arc::clone(&found)));
+        Ok(found)
     }
 }
 
@@ -89,13 +113,15 @@ impl Query {
     ) -> Result<One<MachineObject>> {
         let (machines, request) = (ctx.data::<Arc<Machines>>()?, ctx.data::<Arc<RequestData>>()?);
         let having = Criteria { serials: Some(vec![serial.0]), ..Criteria::default() };
-        let found = machines.search(&Search { having, ..Search::default() }).await;
-        let (found, _) = found.map_err(|error| Error::new(request.failed(&error)))?;
-        found.into_iter().next().map(One::machine).ok_or_else(|| Error::new(NOT_FOUND))
+        let found = request.search(machines, Search { having, ..Search::default() }).await?;
+        found.first().cloned().map(One::machine).ok_or_else(|| {
+            request.failed(ServiceError::NotFound);
+            Error::new(NOT_FOUND)
+        })
     }
 
     /// Every machine that meets all conditions of `having` and none of `notHaving`, in byte order of serials.
-    #[graphql(complexity = "SEARCH_COMPLEXITY + SEARCHED_FIELD_COMPLEXITY * child_complexity")]
+    #[graphql(complexity = "input::complexity(&having, &not_having) + SEARCHED_FIELD_COMPLEXITY * child_complexity")]
     async fn search_machines(
         &self,
         ctx: &Context<'_>,
@@ -103,11 +129,8 @@ impl Query {
         #[graphql(desc = "What machines must not have.")] not_having: Option<MachineParams>,
     ) -> Result<Many<MachineObject>> {
         let (machines, request) = (ctx.data::<Arc<Machines>>()?, ctx.data::<Arc<RequestData>>()?);
-        let query = input::query(having, not_having, request.now).map_err(|TooManyValues(name)| {
-            Error::new(format!("{name} has too many values, at most {QUERY_VALUES_MAX} are allowed"))
-        })?;
-        let found = machines.search(&query).await;
-        found.map(|(found, _)| Many::machines(found)).map_err(|error| Error::new(request.failed(&error)))
+        let query = input::query(having, not_having, request.now);
+        request.search(machines, query).await.map(Many::machines)
     }
 }
 
@@ -123,25 +146,35 @@ impl Mutation {
     ) -> Result<One<StatusObject>> {
         let (machines, request) = (ctx.data::<Arc<Machines>>()?, ctx.data::<Arc<RequestData>>()?);
         let actor = request.actor.as_deref().ok_or("this request may not change anything")?;
+        if request.change_failed.load(Ordering::Relaxed) {
+            return Err(change_error("not tried, because a change before it failed".to_owned(), &serial, "NOT_TRIED"));
+        }
         // What is no serial is no machine's.
         let done = match Serial::new(&serial.0) {
             Ok(serial) => machines.set_state(actor, &serial, state.0, Force::No).await,
             Err(_) => Err(ServiceError::NotFound),
         };
-        let machine = done.map_err(|error| state_error(request, &serial, &error))?;
+        let machine = done.map_err(|error| state_error(request, &serial, error))?;
         Ok(One::status(machine.status))
     }
 }
 
 /// What clients are told of a change that was not made. They read `type`.
-fn state_error(request: &RequestData, serial: &ID, error: &ServiceError) -> Error {
-    let (text, kind) = match error {
-        ServiceError::NotFound => (NOT_FOUND.to_owned(), "MACHINE_NOT_FOUND"),
-        ServiceError::KeysExist => (error.to_string(), "ENCRYPTION_KEY_EXISTS"),
+fn state_error(request: &RequestData, serial: &ID, error: ServiceError) -> Error {
+    let kind = match &error {
+        ServiceError::NotFound => "MACHINE_NOT_FOUND",
+        ServiceError::KeysExist => "ENCRYPTION_KEY_EXISTS",
         // The lifecycle is the only rule that can refuse a state.
-        ServiceError::Refused(_) => (error.to_string(), "INVALID_STATE_TRANSITION"),
-        other => (request.failed(other), "INTERNAL_SERVER_ERROR"),
+        ServiceError::Refused(_) => "INVALID_STATE_TRANSITION",
+        _ => "INTERNAL_SERVER_ERROR",
     };
+    request.change_failed.store(true, Ordering::Relaxed);
+    let text = request.failed(error);
+    let text = if kind == "MACHINE_NOT_FOUND" { NOT_FOUND.to_owned() } else { text };
+    change_error(text, serial, kind)
+}
+
+fn change_error(text: String, serial: &ID, kind: &str) -> Error {
     Error::new(text).extend_with(|_, extensions| {
         extensions.set("serial", serial.as_str());
         extensions.set("type", kind);

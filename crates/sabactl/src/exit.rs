@@ -5,6 +5,7 @@ use std::{
     process::ExitCode,
 };
 
+pub use sabakan_client::words;
 use sabakan_client::{ApiBody, Client, Error, TlsProblem};
 use sabakan_wire::rest::ErrorKind;
 
@@ -136,12 +137,6 @@ pub fn end(outcome: Result<(), Failure>) -> ExitCode {
 /// Tells a person something that is no result. Nobody may be there to read it.
 pub fn note(text: &str) {
     let _unread = io::stderr().write_all(text.as_bytes());
-}
-
-/// The words of an error of the operating system, without its number.
-pub fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error ").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

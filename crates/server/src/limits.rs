@@ -53,6 +53,9 @@ pub const GRAPHQL_CHUNK_BYTES: usize = 32 * 1024;
 /// Longest request id taken over from a caller. Longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
+/// Longest URL in the access log. Ours are shorter; a GraphQL query in a URL may be as long as all headers together.
+pub const LOGGED_URL_BYTES_MAX: usize = 2_048;
+
 /// Longest name a caller may give itself. Longer ones count as none.
 pub const USER_BYTES_MAX: usize = 255;
 
@@ -78,8 +81,11 @@ pub const WRITE_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The same once the server was told to stop: nobody waits for a reader that is not there.
 pub const WRITE_PAUSE_STOPPING: Duration = Duration::from_secs(1);
 
-/// Scrapes of `/metrics` at once: two Prometheus servers, a person, and one that is late.
+/// Scrapes of `/metrics` that are collected at once: two Prometheus servers, a person, and one that is late.
 pub const SCRAPES_MAX: usize = 4;
+
+/// Answers to scrapes that are not read to their end. Each holds the figures by rack, up to a megabyte.
+pub const SCRAPES_UNREAD_MAX: usize = 32;
 
 /// How long one scrape may take, the sending included. Prometheus gives up after ten seconds as well.
 pub const SCRAPE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -30,7 +30,10 @@ pub const PATH: &str = "/metrics";
 #[derive(Clone)]
 pub struct Scraped {
     scrapes: Arc<Scrapes>,
+    /// For figures that are being collected.
     places: Arc<Semaphore>,
+    /// For answers that are not read yet: apart, or a few readers that take nothing would shut Prometheus out.
+    unread: Arc<Semaphore>,
     time_max: Duration,
 }
 
@@ -38,7 +41,8 @@ impl Scraped {
     /// Answers scrapes, a bounded number at once.
     pub fn new(scrapes: Scrapes) -> Scraped {
         let places = Arc::new(Semaphore::new(limits::SCRAPES_MAX));
-        Scraped { scrapes: Arc::new(scrapes), places, time_max: limits::SCRAPE_TIME_MAX }
+        let unread = Arc::new(Semaphore::new(limits::SCRAPES_UNREAD_MAX));
+        Scraped { scrapes: Arc::new(scrapes), places, unread, time_max: limits::SCRAPE_TIME_MAX }
     }
 
     /// The one route, to be merged with others.
@@ -54,22 +58,24 @@ impl Scraped {
 }
 
 async fn scrape(State(scraped): State<Scraped>) -> Result<Response, ApiError> {
-    let Scraped { scrapes, places, time_max } = scraped;
+    let Scraped { scrapes, places, unread, time_max } = scraped;
     let until = Instant::now() + time_max;
-    let Ok(place) = places.try_acquire_owned() else {
-        let text = format!("{} scrapes are under way, more are not accepted; try again", limits::SCRAPES_MAX);
+    let (Ok(place), Ok(answer)) = (places.try_acquire_owned(), unread.try_acquire_owned()) else {
+        let (most, unread) = (limits::SCRAPES_MAX, limits::SCRAPES_UNREAD_MAX);
+        let text = format!("{most} scrapes are under way or {unread} not read yet, more are not accepted; try again");
         return Err(ApiError::new(ErrorKind::Unavailable, text));
     };
     let Ok(begun) = timeout(time_max, scrapes.begin()).await else {
         return Err(ApiError::new(ErrorKind::Unavailable, "the figures took too long to collect; try again"));
     };
+    drop(place);
     let scrape = begun?;
     // A reader that takes nothing keeps its connection a while longer, but not its place.
     let sent = CancellationToken::new();
     let done = sent.clone().drop_guard();
     tokio::spawn(async move {
         let _over = timeout(time_max, sent.cancelled()).await;
-        drop(place);
+        drop(answer);
     });
     let body = Body::new(ScrapeBody { scrape, until, _done: done });
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response())
@@ -125,12 +131,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let scraped = scraped(dir.path()).await;
         let mut open = Vec::new();
-        for _ in 0..limits::SCRAPES_MAX {
+        // Many more than are collected at once: their readers take their time.
+        for _ in 0..limits::SCRAPES_UNREAD_MAX {
             open.push(scrape(State(scraped.clone())).await.expect("a place"));
         }
         let refused = scrape(State(scraped.clone())).await.expect_err("full");
         assert_eq!(refused.status().as_u16(), 503);
-        assert_eq!(refused.text(), "4 scrapes are under way, more are not accepted; try again");
+        assert_eq!(refused.text(), "4 scrapes are under way or 32 not read yet, more are not accepted; try again");
         open.pop();
         given_back(&scraped, 1).await;
         scrape(State(scraped.clone())).await.expect("a place");
@@ -139,7 +146,7 @@ mod tests {
     /// Places are given back by tasks.
     async fn given_back(scraped: &Scraped, places: usize) {
         let free = async {
-            while scraped.places.available_permits() < places {
+            while scraped.unread.available_permits() < places {
                 tokio::task::yield_now().await;
             }
         };
@@ -152,7 +159,7 @@ mod tests {
         let mut scraped = scraped(dir.path()).await;
         scraped.time_max = Duration::from_millis(500);
         let late = scrape(State(scraped.clone())).await.expect("a place");
-        given_back(&scraped, limits::SCRAPES_MAX).await;
+        given_back(&scraped, limits::SCRAPES_UNREAD_MAX).await;
         let error = axum::body::to_bytes(late.into_body(), usize::MAX).await.expect_err("too late").to_string();
         assert_eq!(error, "the scrape took too long");
     }

@@ -108,8 +108,7 @@ impl Server {
         let scraped = Scraped::new(Scrapes::new(Arc::clone(&foundation), Arc::clone(&metrics)));
         let feed_room = FeedRoom::new(config.feeds, metrics.feeds.clone(), stop.clone());
         let app = rest::App::new(foundation, crypts, policy, feed_room);
-        let (router, only_metrics) =
-            routers(rest::router(app.clone()).merge(graphql::router(app, config.graphql)), scraped, config, &metrics);
+        let (router, only_metrics) = routers(app, scraped, config, &metrics);
 
         let plain = bind(&config.http, "http").await?;
         let secure = bind(&config.https, "https").await?;
@@ -242,9 +241,14 @@ fn remove_old(addresses_file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What the listeners for the API serve, and what those for metrics alone. Scrapes of the latter are no API calls and not counted.
-fn routers(api: Router, scraped: Scraped, config: &ServerConfig, metrics: &Arc<Metrics>) -> (Router, Router) {
-    let api = if config.metrics.listen.is_empty() { api.merge(scraped.clone().route()) } else { api };
+/// What the listeners for the API serve, and what those for metrics alone. Scrapes of the latter are no API calls and not counted,
+/// and open to whoever reaches them; on the former, figures name machines to those only who may list them.
+fn routers(app: rest::App, scraped: Scraped, config: &ServerConfig, metrics: &Arc<Metrics>) -> (Router, Router) {
+    let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));
+    if config.metrics.listen.is_empty() {
+        let judged = middleware::from_fn_with_state(app, rest::access::check_reader);
+        api = api.merge(scraped.clone().route().layer(judged));
+    }
     (layers(api, config, Some(Arc::clone(metrics))), layers(scraped.alone(), config, None))
 }
 

@@ -53,6 +53,9 @@ pub enum ServiceError {
     /// Other writers were faster every time; trying again may work.
     #[error("too many changes at once of the same racks or machines; nothing was changed, try again")]
     Busy,
+    /// The server has as many long searches or answers as it takes; trying again may work.
+    #[error("{0}; try again")]
+    Crowded(&'static str),
     /// The store does not answer; trying again may work.
     #[error("the request cannot be served at the moment; try again")]
     Unavailable(#[source] StoreError),

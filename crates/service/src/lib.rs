@@ -12,6 +12,7 @@ mod limits;
 mod machines;
 pub mod metrics;
 pub mod seal;
+mod search;
 pub mod tasks;
 pub mod token;
 mod tokens;
@@ -36,6 +37,7 @@ use sabakan_store::{
     },
     view::View,
 };
+pub use search::FoundMachines;
 pub use tokens::{TokenInfo, Tokens};
 
 /// What services work on. Each takes from it what it needs.

@@ -12,8 +12,22 @@ pub const COMPACTION_TICK: Duration = Duration::from_secs(5 * 60);
 /// How many ticks of history stay: an hour, for a reader that resumes after a restart or a long pause.
 pub const COMPACTION_TICKS_KEPT: usize = 12;
 
-/// A search that looks at more machines than this leaves the thread that serves connections.
+/// A search that looks at more machines and values than this leaves the thread that serves connections.
 pub const SEARCH_INLINE_MAX: usize = 2_000;
+
+/// Searches at once that left the threads that serve connections. They keep processors busy and wait for nothing, so that more of
+/// them at once are only slower.
+pub const SCANS_MAX: usize = 4;
+
+/// How long such a search waits for those before it. One takes some tens of milliseconds among 100,000 machines.
+pub const SCAN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Machines that answers not yet read hold, over all of them: forty complete lists of 100,000, and 32 MB of memory.
+pub const HELD_MACHINES_MAX: usize = 4_000_000;
+
+/// An answer with at most so many machines needs no room: it is smaller than the buffers of its connection, and must be given when
+/// long answers that nobody reads have taken all the room.
+pub const HELD_FREE_MAX: usize = 256;
 
 /// Series of one metric about requests. All routes with all their answers are a few hundred; raw paths are as many as there are
 /// serials, and what comes after this many is counted together.

@@ -11,13 +11,10 @@ use sabakan_domain::{
     time::Moment,
     words::{LabelName, LabelValue, Serial},
 };
-use sabakan_store::{
-    StoreError,
-    repo::{ChangeError, machines},
-};
+use sabakan_store::repo::{ChangeError, machines};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::{Foundation, ServiceError, limits};
+use crate::{FoundMachines, Foundation, ServiceError, limits, search::Searches};
 
 /// Registers, finds, changes and removes machines.
 pub struct Machines {
@@ -25,12 +22,13 @@ pub struct Machines {
     /// Changes of index lists in this process queue here instead of racing: a burst of registrations into one rack would otherwise
     /// lose most of its work to conflicts. Between servers the transaction decides.
     index_changes: Mutex<()>,
+    searches: Searches,
 }
 
 impl Machines {
     /// Works on a foundation.
     pub fn new(on: Arc<Foundation>) -> Machines {
-        Machines { on, index_changes: Mutex::new(()) }
+        Machines { on, index_changes: Mutex::new(()), searches: Searches::new() }
     }
 
     /// Registers machines, all or none.
@@ -46,16 +44,10 @@ impl Machines {
     }
 
     /// Every machine a search means, in byte order of serials, and the time to show them at.
-    pub async fn search(&self, query: &Query) -> Result<(Vec<Arc<Machine>>, Timestamp), ServiceError> {
+    pub async fn search(&self, query: &Query) -> Result<(FoundMachines, Timestamp), ServiceError> {
         let snapshot = self.on.view.read().await?;
         let now = self.on.clock.now();
-        if snapshot.cost(query) <= limits::SEARCH_INLINE_MAX {
-            return Ok((snapshot.search(query), now));
-        }
-        let query = query.clone();
-        let found = tokio::task::spawn_blocking(move || snapshot.search(&query)).await;
-        let stopped = |_| StoreError::Unavailable { reason: "the server is stopping".to_owned() };
-        Ok((found.map_err(stopped)?, now))
+        Ok((self.searches.run(snapshot, query).await?, now))
     }
 
     /// The time, for conditions that count from now.

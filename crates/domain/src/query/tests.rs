@@ -150,3 +150,48 @@ fn days_left_are_at_least_so_many() {
     check(0, i64::MAX, false);
     check(0, i64::MIN, true);
 }
+
+/// What conditions on labels mean, written down the slow way.
+fn naive(condition: &LabelCondition, machine: &Machine) -> bool {
+    let has = |(name, value): &(String, String)| machine.labels.find(name).is_some_and(|v| v.as_str() == value);
+    match condition {
+        LabelCondition::AllOf(pairs) => pairs.iter().all(has),
+        LabelCondition::AnyOf(pairs) => pairs.is_empty() || pairs.iter().any(has),
+    }
+}
+
+#[test]
+fn labels_that_come_twice_and_more_than_a_machine_can_have() {
+    let names = |count: usize| (0..count).map(|n| (format!("n{n:04}"), "v".to_owned())).collect::<Vec<_>>();
+    let full = Machine { labels: Labels::new(names(LABELS_MAX)).expect("as many as allowed"), ..machine() };
+    let twice = |pairs: &[(String, String)]| [pairs, pairs].concat();
+    for list in [names(1), names(LABELS_MAX), names(LABELS_MAX + 1), twice(&names(LABELS_MAX)), twice(&names(300))] {
+        for condition in [LabelCondition::AllOf(list.clone()), LabelCondition::AnyOf(list.clone())] {
+            for machine in [machine(), full.clone()] {
+                let expected = naive(&condition, &machine);
+                let having = Criteria { labels: condition.clone(), ..Criteria::default() };
+                let query = Query { having, not_having: Criteria::default() };
+                assert_eq!(query.matches(&machine), expected, "{} labels", list.len());
+            }
+        }
+    }
+}
+
+/// A machine costs the same however many labels are asked for. Tried one by one, these are a thousand million comparisons.
+#[test]
+fn many_labels_are_not_tried_one_by_one() {
+    let pairs: Vec<_> = (0..10_000).map(|n| (format!("product{n:05}"), "R630".to_owned())).collect();
+    let not_having = Criteria { labels: LabelCondition::AnyOf(pairs), ..Criteria::default() };
+    let query = Query { having: Criteria::default(), not_having };
+    let (matcher, machine) = (query.matcher(), machine());
+    let begun = std::time::Instant::now();
+    assert!((0..100_000).all(|_| matcher.matches(&machine)));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn every_value_counts() {
+    let criteria = Criteria { racks: Some(vec![Rack(1); 3]), labels: labels(&[("a", "b")]), ..Criteria::default() };
+    let query = Query { having: criteria.clone(), not_having: criteria };
+    assert_eq!((query.value_count(), Query::default().value_count()), (8, 0));
+}

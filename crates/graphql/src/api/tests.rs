@@ -8,7 +8,7 @@ use sabakan_domain::{
     ipam::{IpamConfig, IpamInput, OutsidePool, PoolInput},
     machine::{NewMachine, NewMachineInput},
 };
-use sabakan_service::{Config, FakeClock, Foundation};
+use sabakan_service::{Config, FakeClock, Foundation, error_chain};
 use sabakan_store::{embedded::EmbeddedStore, keys::Keys};
 use serde_json::{Value, json};
 
@@ -316,7 +316,8 @@ async fn a_store_that_is_gone_is_told_without_its_insides() {
     let answer = tokio::time::timeout(Duration::from_secs(60), case.api.run(prepared, None)).await.expect("in time");
     let answer = answer.expect("an answer");
     assert_eq!(answer.problems[0].message, "the request cannot be served at the moment; try again");
-    assert!(answer.causes[0].contains("the store is not available"), "{:?}", answer.causes);
+    let cause = error_chain(&answer.failures[0]);
+    assert!(cause.contains("the store is not available"), "{cause}");
     let set = "mutation { setMachineState(serial: \"b2\", state: HEALTHY) { state } }";
     assert_eq!(case.error(set).await["extensions"], json!({"serial": "b2", "type": "INTERNAL_SERVER_ERROR"}));
 }
@@ -343,6 +344,10 @@ async fn what_is_refused_before_it_runs() {
     check("{ machine(serial: $s) { spec { serial } } }", Validation, "s").await;
     check("query($s: Int) { machine(serial: $s) { spec { serial } } }", Validation, "s").await;
     check("query A { a } query B { b }", Validation, "operationName").await;
+    let brackets = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
+    check(&format!("{{a(b:\n#\r{brackets}\n)}}"), Parsing, "brackets").await;
+    check(&format!("{{a(b:[\"\"\"\" {brackets}])}}"), Parsing, "brackets").await;
+    check("{a(b:[\"\"\"\" [[1]]])}", Parsing, "not closed").await;
     check("query A($x: Nope = 3) { __typename }", Validation, "Nope").await;
     check("subscription { machine }", Validation, "").await;
     check("{ searchMachines(having: {states: [BROKEN]}) { spec { serial } } }", Validation, "BROKEN").await;
@@ -429,4 +434,60 @@ async fn long_lists_come_in_chunks() {
     let lengths = ["a", "b"].map(|name| body["data"][name].as_array().expect("a list").len());
     assert_eq!(lengths, [204, 204]);
     assert_eq!(body["data"]["a"][203]["spec"]["serial"], "w199");
+}
+
+#[tokio::test]
+async fn more_values_than_anybody_looks_for() {
+    let case = Case::new().await;
+    let h = "query($h: MachineParams) { searchMachines(notHaving: $h) { spec { serial } } }";
+    let label = json!({"name": "a", "value": "b"});
+    for (list, most, value) in [("labels", 1_000, label), ("racks", 10_000, json!(1)), ("roles", 10_000, json!("x"))] {
+        case.ask(h, json!({"h": { list: vec![value.clone(); most] }})).await.expect("as many as allowed");
+        let (phase, problem) = case.ask(h, json!({"h": { list: vec![value; most + 1] }})).await.expect_err(list);
+        assert_eq!(phase, Phase::Validation);
+        assert_eq!(problem.message, format!("has {} values, at most {most} are allowed", most + 1));
+    }
+    // Ten thousand values cost as much as a search, and a request has only so much.
+    let several = (0..6).map(|n| format!("a{n}: searchMachines(having: $h) {{ __typename }} ")).collect::<String>();
+    let several = format!("query($h: MachineParams) {{ {several} }}");
+    case.ask(&several, json!({"h": {"racks": [0]}})).await.expect("six searches");
+    let (phase, problem) = case.ask(&several, json!({"h": {"racks": vec![0; 10_000]}})).await.expect_err("too much");
+    assert_eq!((phase, problem.message.contains("too complex")), (Phase::Validation, true), "{problem:?}");
+}
+
+#[tokio::test]
+async fn searches_that_are_the_same_share_their_list() {
+    let case = Case::new().await;
+    let query = "{ a: searchMachines { spec { serial } } b: searchMachines { spec { rack } } \
+                 c: searchMachines(having: {racks: [0]}) { spec { serial } } }";
+    let prepared = case.api.prepare(Request { query: query.into(), ..Request::default() }).expect("a request");
+    let answer = case.api.run(prepared, None).await.expect("an answer");
+    let lists = answer.lists();
+    assert_eq!(lists.len(), 3);
+    assert!(Arc::ptr_eq(lists[0], lists[1]) && !Arc::ptr_eq(lists[0], lists[2]));
+    let body: Value = serde_json::from_slice(&answer.into_bytes()).expect("JSON");
+    assert_eq!(body["data"]["a"][3], json!({"spec": {"serial": "d4"}}));
+    assert_eq!((&body["data"]["b"][3], &body["data"]["c"][2]), (&json!({"spec": {"rack": 1}}), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_query_that_skips_everything_has_data() {
+    let case = Case::new().await;
+    for query in ["{ __typename @skip(if: true) }", "{ machine(serial: 1) @include(if: false) { spec { serial } } }"] {
+        assert_eq!(case.ask(query, json!({})).await.expect(query), json!({"data": {}}), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_change_that_failed_no_other_is_made() {
+    let case = Case::new().await;
+    let query = "mutation { a: setMachineState(serial: \"a1\", state: HEALTHY) { state } \
+                 b: setMachineState(serial: \"nobody\", state: HEALTHY) { state } \
+                 c: setMachineState(serial: \"c3\", state: HEALTHY) { state } }";
+    let body = case.ask(query, json!({})).await.expect("run");
+    let errors = body["errors"].as_array().expect("errors").iter();
+    let errors: Vec<_> = errors.map(|error| (&error["path"][0], &error["extensions"]["type"])).collect();
+    let expected = [(&json!("b"), &json!("MACHINE_NOT_FOUND")), (&json!("c"), &json!("NOT_TRIED"))];
+    assert_eq!((&body["data"], errors), (&Value::Null, expected.to_vec()), "{body}");
+    assert_eq!(case.search("(having: {states: [HEALTHY]})", json!({})).await, "a1");
 }

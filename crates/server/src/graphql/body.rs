@@ -1,4 +1,5 @@
-//! The body of an answer, made while it is sent: a client that reads slowly costs one chunk, whatever the number of machines.
+//! The body of an answer, made while it is sent: a client that reads slowly costs one chunk and a reference to each machine found,
+//! for which there is bounded room over all answers (`service::FoundMachines`).
 
 use std::{
     convert::Infallible,

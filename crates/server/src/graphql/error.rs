@@ -8,7 +8,7 @@ use sabakan_graphql::{Problem, Refusal};
 use sabakan_wire::rest::ErrorKind;
 use serde::Serialize;
 
-use crate::{http::Causes, rest::ApiError};
+use crate::{http::Failures, rest::ApiError};
 
 /// What the client calls the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,23 @@ impl Media {
         }
     }
 
-    /// The first of the two that is accepted.
+    /// The first of the two that is accepted; a weight of zero means that it is not.
     pub(super) fn wanted(headers: &HeaderMap) -> Media {
         let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let names =
-            values.flat_map(|value| value.split(',')).map(|item| item.split(';').next().unwrap_or_default().trim());
+        let items = values.flat_map(|value| value.split(',')).filter(|item| !is_excluded(item));
+        let names = items.map(|item| item.split(';').next().unwrap_or_default().trim());
         let known = |name: &str| Media::ALL.into_iter().find(|media| media.name().eq_ignore_ascii_case(name));
         names.into_iter().find_map(known).unwrap_or(Media::Json)
     }
+}
+
+/// Whether an element of `Accept` names what the client does not want.
+fn is_excluded(item: &str) -> bool {
+    let weight = item.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| value.trim())
+    });
+    weight.and_then(|weight| weight.parse::<f32>().ok()).is_some_and(|weight| weight <= 0.0)
 }
 
 /// The body.
@@ -51,12 +60,13 @@ struct FailureJson<'a> {
 pub(super) struct Failure {
     status: StatusCode,
     problems: Vec<Problem>,
-    causes: Vec<String>,
+    /// What it is to whoever counts and logs.
+    reported: ApiError,
 }
 
 impl Failure {
     fn new(status: StatusCode, message: impl Into<String>) -> Failure {
-        Failure { status, problems: vec![Problem::new(message)], causes: Vec::new() }
+        Failure { status, problems: vec![Problem::new(message)], reported: ApiError::invalid("") }
     }
 
     /// Neither of the ways a request can come.
@@ -83,16 +93,15 @@ impl Failure {
         let mut body = serde_json::to_string(&body).expect("texts serialise");
         body.push('\n');
         let mut response = (status, [(header::CONTENT_TYPE, media.name())], body).into_response();
-        if !self.causes.is_empty() {
-            response.extensions_mut().insert(Causes(self.causes));
-        }
+        response.extensions_mut().insert(Failures(vec![self.reported]));
         response
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
-        Failure { status: StatusCode::UNPROCESSABLE_ENTITY, problems: refusal.problems, causes: Vec::new() }
+        let reported = ApiError::invalid("");
+        Failure { status: StatusCode::UNPROCESSABLE_ENTITY, problems: refusal.problems, reported }
     }
 }
 
@@ -100,8 +109,7 @@ impl From<Refusal> for Failure {
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Failure {
         let problem = Problem::new(error.text()).with("code", code(error.kind()));
-        let causes = error.cause().map(str::to_owned).into_iter().collect();
-        Failure { status: error.status(), problems: vec![problem], causes }
+        Failure { status: error.status(), problems: vec![problem], reported: error }
     }
 }
 
@@ -124,6 +132,8 @@ mod tests {
             ("application/graphql-response+json; charset=utf-8, application/json;q=0.9", Media::GraphqlResponse),
             ("text/html, application/json, application/graphql-response+json", Media::Json),
             ("Application/GraphQL-Response+JSON", Media::GraphqlResponse),
+            ("application/graphql-response+json;q=0, application/json", Media::Json),
+            ("application/json; q=0.000, application/graphql-response+json;Q=0.1", Media::GraphqlResponse),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().expect("a value"));

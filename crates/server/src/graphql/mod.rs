@@ -16,11 +16,12 @@ use axum::{
 use error::{Failure, Media};
 use sabakan_domain::access::Deed;
 use sabakan_graphql::{Answer, Api, Operation, Prepared};
+use sabakan_service::ServiceError;
 use sabakan_wire::rest::ErrorKind;
 
 use crate::{
     config::GraphqlConfig,
-    http::{Causes, Peer},
+    http::{Failures, Peer},
     limits,
     rest::{ApiError, App, access::Recognised},
 };
@@ -83,7 +84,7 @@ async fn serve(graphql: &Graphql, request: Request) -> Result<Answer, Failure> {
 async fn run(graphql: &Graphql, prepared: Prepared, caller: &Recognised) -> Result<Answer, Failure> {
     let (actor, kind, text) = match prepared.operation() {
         Operation::Query | Operation::Subscription => {
-            (None, ErrorKind::Unavailable, "the answer took too long; the store may be overloaded, try again")
+            (None, ErrorKind::Unavailable, "the answer took too long; try again, or ask for less")
         }
         Operation::Mutation => (
             Some(caller.actor.clone()),
@@ -91,18 +92,21 @@ async fn run(graphql: &Graphql, prepared: Prepared, caller: &Recognised) -> Resu
             "the change took too long and may or may not have been made; look before trying again",
         ),
     };
-    match tokio::time::timeout(limits::WORK_TIME_MAX, graphql.api.run(prepared, actor)).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(ApiError::new(kind, text).into()),
+    let Ok(answer) = tokio::time::timeout(limits::WORK_TIME_MAX, graphql.api.run(prepared, actor)).await else {
+        return Err(ApiError::new(kind, text).into());
+    };
+    let mut answer = answer?;
+    // Not a failure of a field but of the server, and no other field would have fared better.
+    match answer.failures.iter().position(|error| matches!(error, ServiceError::Crowded(_))) {
+        Some(at) => Err(ApiError::from(answer.failures.swap_remove(at)).into()),
+        None => Ok(answer),
     }
 }
 
 /// Errors of fields are part of a successful answer, as the protocol says.
 fn show(mut answer: Answer, media: Media) -> Response {
-    let causes = std::mem::take(&mut answer.causes);
+    let failures: Vec<ApiError> = std::mem::take(&mut answer.failures).into_iter().map(ApiError::from).collect();
     let mut response = ([(header::CONTENT_TYPE, media.name())], body::of(answer)).into_response();
-    if !causes.is_empty() {
-        response.extensions_mut().insert(Causes(causes));
-    }
+    response.extensions_mut().insert(Failures(failures));
     response
 }

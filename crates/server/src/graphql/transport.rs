@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderMap, Method, Uri, header, request::Parts},
 };
 use sabakan_graphql::Request;
+use sabakan_wire::json;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -15,11 +16,12 @@ use crate::{
     rest::{App, body},
 };
 
-/// A body as clients send it. Keys it does not know are ignored.
+/// A body as clients send it. Keys it does not know are ignored, and the decoder lowers those it knows.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct RequestJson {
     query: Option<String>,
+    #[serde(rename = "operationname")]
     operation_name: Option<String>,
     variables: Option<Map<String, Value>>,
 }
@@ -42,9 +44,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn from_json(bytes: &[u8]) -> Result<Request, Failure> {
-    // An object first: the decoder would also take a list of the values in order.
-    let request = serde_json::from_slice::<Map<String, Value>>(bytes);
-    let request = request.and_then(|object| serde_json::from_value::<RequestJson>(object.into()));
+    let request = json::decode::<RequestJson>(bytes);
     let request = request.map_err(|error| Failure::undecodable("the JSON of the request body", error))?;
     Ok(Request {
         query: request.query.unwrap_or_default(),
@@ -89,10 +89,15 @@ mod tests {
         let full = r#"{"query": "{a}", "operationName": "x", "variables": {"v": [1]}, "extensions": {}, "z": 1}"#;
         check(full, Some(("{a}", Some("x"), r#"{"v":[1]}"#)));
         check("{}", Some(("", None, "{}")));
+        // As everywhere: keys in any case, the first value of the body, null for nothing. Names of variables are the caller's.
+        check(
+            r#"{"Query": "{a}", "OPERATIONNAME": "x", "variables": {"V": {"Query": 1}}} trailing"#,
+            Some(("{a}", Some("x"), r#"{"V":{"Query":1}}"#)),
+        );
+        check("null", Some(("", None, "{}")));
         for bad in [
             "",
             "{",
-            "null",
             "7",
             "[]",
             r#"["{a}"]"#,

@@ -6,7 +6,7 @@ mod stall;
 mod tls;
 
 pub use accept::{Listener, serve};
-pub(crate) use observe::Causes;
+pub(crate) use observe::Failures;
 pub(crate) use observe::panicked;
 pub use observe::{Around, observe};
 pub use tls::{CertificateReloader, TlsError, TlsSource, load_tls, watch_files};

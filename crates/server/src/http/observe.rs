@@ -23,9 +23,9 @@ pub struct Around {
     pub metrics: Option<Arc<Metrics>>,
 }
 
-/// What only the log may say of an answer that has its body already.
+/// What went wrong in an answer that has its body already.
 #[derive(Debug, Clone)]
-pub(crate) struct Causes(pub(crate) Vec<String>);
+pub(crate) struct Failures(pub(crate) Vec<ApiError>);
 
 /// Wraps a request. The outermost layer: nothing answers without passing here.
 pub async fn observe(State(around): State<Arc<Around>>, request: Request, next: Next) -> Response {
@@ -47,8 +47,13 @@ pub async fn observe(State(around): State<Arc<Around>>, request: Request, next: 
             metrics.failed(error.kind().as_str());
         }
     }
-    for cause in response.extensions_mut().remove::<Causes>().into_iter().flat_map(|causes| causes.0) {
-        tracing::error!(request_id = %id, status = response.status().as_u16(), error = cause, "request failed");
+    for error in response.extensions_mut().remove::<Failures>().into_iter().flat_map(|failures| failures.0) {
+        if let Some(cause) = error.cause() {
+            tracing::error!(request_id = %id, status = response.status().as_u16(), error = cause, "request failed");
+        }
+        if let Some((metrics, _)) = &counted {
+            metrics.failed(error.kind().as_str());
+        }
     }
     if let Some((metrics, request)) = counted {
         metrics.answered(request, response.status().as_u16());
@@ -86,6 +91,15 @@ struct Seen {
     peer: String,
 }
 
+/// The URL of a request, cut off: one with a query may be as long as all headers together.
+fn shown(mut url: String) -> String {
+    if url.len() > limits::LOGGED_URL_BYTES_MAX {
+        url.truncate(url.floor_char_boundary(limits::LOGGED_URL_BYTES_MAX));
+        url.push('…');
+    }
+    url
+}
+
 impl Seen {
     fn of(request: &Request) -> Seen {
         let text = |name| {
@@ -95,7 +109,7 @@ impl Seen {
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
         Seen {
             method: request.method().to_string(),
-            url: request.uri().to_string(),
+            url: shown(request.uri().to_string()),
             protocol: format!("{:?}", request.version()),
             host: text(header::HOST),
             user_agent: text(header::USER_AGENT),
@@ -136,5 +150,19 @@ impl Seen {
         } else {
             access!(info);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_urls_are_cut_off_in_the_log() {
+        let long = format!("/graphql?query={}", "a".repeat(limits::LOGGED_URL_BYTES_MAX));
+        let cut = shown(long.clone());
+        assert_eq!(cut.len(), limits::LOGGED_URL_BYTES_MAX + '…'.len_utf8());
+        assert!(long.starts_with(cut.trim_end_matches('…')));
+        assert_eq!(shown("/version".into()), "/version");
     }
 }

@@ -106,6 +106,19 @@ pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> 
     next.run(request).await
 }
 
+/// Judges readers of what lies outside of `/api/v1` and tells about machines as well. Where everybody may read, nobody is looked up:
+/// figures are wanted most when the store does not answer.
+pub(crate) async fn check_reader(State(app): State<App>, request: Request, next: Next) -> Response {
+    if app.policy.require_token {
+        let peer = request.extensions().get::<Peer>();
+        let recognised = Recognised::new(&app, request.headers(), peer, true).await;
+        if let Err(refusal) = recognised.and_then(|caller| caller.judge(&app, Deed::ReadRegistry)) {
+            return refusal.into_response();
+        }
+    }
+    next.run(request).await
+}
+
 /// What a request wants to do; `None`: something everybody may do, whatever the policy.
 fn deed(method: &Method, path: &str, query: Option<&str>) -> Option<Deed> {
     let reads = matches!(*method, Method::GET | Method::HEAD);

@@ -118,7 +118,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),
             ServiceError::Gone { .. } => ApiError::new(ErrorKind::Gone, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
-            ServiceError::Busy => ApiError::new(ErrorKind::Unavailable, reason),
+            ServiceError::Busy | ServiceError::Crowded(_) => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Unavailable(_) => ApiError { kind: ErrorKind::Unavailable, reason, cause },
             ServiceError::OutcomeUnknown(_) => ApiError { kind: ErrorKind::OutcomeUnknown, reason, cause },
             ServiceError::Sealing(_) | ServiceError::KeyFile(_) | ServiceError::Randomness(_) => {

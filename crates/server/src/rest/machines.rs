@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -15,10 +14,8 @@ use axum::{
 };
 use hyper::body::Frame;
 use jiff::Timestamp;
-use sabakan_domain::{
-    machine::{Machine, NewMachine},
-    query::Criteria,
-};
+use sabakan_domain::{machine::NewMachine, query::Criteria};
+use sabakan_service::FoundMachines;
 use sabakan_wire::{
     json,
     rest::{ErrorJson, ErrorKind, MachineInput, MachineJson, QueryParams, machines_from_input, paths},
@@ -137,15 +134,16 @@ async fn answer(app: &App, query: sabakan_domain::query::Query) -> Result<Respon
     if machines.is_empty() {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let body = Body::new(MachineList { machines: machines.into_iter(), now, begun: false });
+    let body = Body::new(MachineList { machines, now, written: 0 });
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// A list that is serialised while it is sent: a client that reads slowly costs no memory, whatever the number of machines.
+/// A list that is serialised while it is sent: a client that reads slowly costs a reference per machine, and the room for those is
+/// bounded over all answers.
 struct MachineList {
-    machines: std::vec::IntoIter<Arc<Machine>>,
+    machines: FoundMachines,
     now: Timestamp,
-    begun: bool,
+    written: usize,
 }
 
 impl hyper::body::Body for MachineList {
@@ -154,17 +152,18 @@ impl hyper::body::Body for MachineList {
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let list = self.get_mut();
-        if list.begun && list.machines.len() == 0 {
+        let end = list.machines.len().min(list.written + limits::MACHINES_PER_CHUNK);
+        if list.written == end {
             return Poll::Ready(None);
         }
         let mut chunk = Vec::with_capacity(limits::MACHINES_PER_CHUNK * 2_048);
-        for machine in list.machines.by_ref().take(limits::MACHINES_PER_CHUNK) {
-            chunk.push(if list.begun { b',' } else { b'[' });
-            list.begun = true;
-            let shape = MachineJson::new(&machine, list.now);
+        for at in list.written..end {
+            chunk.push(if at == 0 { b'[' } else { b',' });
+            let shape = MachineJson::new(&list.machines[at], list.now);
             serde_json::to_writer(&mut chunk, &shape).expect("texts and numbers serialise into memory");
         }
-        if list.machines.len() == 0 {
+        list.written = end;
+        if end == list.machines.len() {
             chunk.extend_from_slice(b"]\n");
         }
         Poll::Ready(Some(Ok(Frame::data(chunk.into()))))

@@ -167,10 +167,7 @@ fn incomplete() -> Router<App> {
 async fn read_within<T>(work: impl Future<Output = Result<T, ServiceError>>) -> Result<T, ApiError> {
     match tokio::time::timeout(limits::WORK_TIME_MAX, work).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(ApiError::new(
-            ErrorKind::Unavailable,
-            "the answer took too long; the store may be overloaded, try again",
-        )),
+        Err(_) => Err(ApiError::new(ErrorKind::Unavailable, "the answer took too long; try again, or ask for less")),
     }
 }
 

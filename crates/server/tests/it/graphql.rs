@@ -20,7 +20,7 @@ const CONNECTIONS: usize = 4;
 /// What the resident memory may grow by. A single leaked body of the largest kind per request would be a hundred times that.
 const GROWTH_MAX_KB: u64 = 24 * 1024;
 
-/// What a good query may take afterwards, on a busy test machine.
+/// What a good query may take meanwhile, on a busy test machine.
 const LATENCY_MAX: Duration = Duration::from_secs(2);
 
 const GOOD: &str =
@@ -77,6 +77,9 @@ fn bad() -> Vec<(Value, u16)> {
         (query("{ searchMachines(having: {states: [BROKEN]}) { spec { serial } } }".into()), 422),
         (query(format!("{}{}", "{a".repeat(8_000), "}".repeat(8_000))), 422),
         (query("[".repeat(32_000)), 422),
+        (query(format!("{{a(b:\n#\r{}1{}\n)}}", "[".repeat(2_000), "]".repeat(2_000))), 422),
+        (query(format!("{{a(b:[\"\"\"\" {}1{}])}}", "[".repeat(2_000), "]".repeat(2_000))), 422),
+        (query(format!("{{a(b:\n#\r{}1{}\n)}}", "[".repeat(900), "]".repeat(900))), 422),
         (query(format!("query($a: {}Int{}) {{ a }}", "[".repeat(10_000), "]".repeat(10_000))), 422),
         (query(format!("{{ {} }}", aliases(20))), 422),
         (query(format!("{{ ...f0 }} {bomb} fragment f40 on Query {{ __typename }}")), 422),
@@ -86,6 +89,7 @@ fn bad() -> Vec<(Value, u16)> {
         (variables(json!({"states": [1]})), 422),
         (variables(json!({"labels": vec![json!({"name": "a"}); 100]})), 422),
         (variables(json!({ "x".repeat(10_000): 1 })), 422),
+        (variables(json!({"labels": vec![json!({"name": "a", "value": "b"}); 1_001]})), 422),
         (json!([]), 400),
         (json!("text"), 400),
         (json!({"query": GOOD, "operationName": "Nobody"}), 422),
@@ -113,7 +117,7 @@ fn ten_thousand_bad_requests_leave_nothing_behind() {
     let server = Process::start(SABAKAN, &dir.path().join("data"), ["--log-level", "critical"]);
     let client = Client::new(&server.url()).expect("a URL");
     client.put_ipam(&fixtures::wide_ipam()).expect("ipam");
-    client.create_machines(&fixtures::workers(280, 0)).expect("registered");
+    client.create_machines(&fixtures::workers(2_800, 0)).expect("registered");
     let bad: Vec<(String, u16)> = bad().into_iter().map(|(body, status)| (body.to_string(), status)).collect();
     let too_large = json!({"query": "x".repeat(1_000_000)}).to_string();
 
@@ -146,11 +150,17 @@ fn ten_thousand_bad_requests_leave_nothing_behind() {
     flood(REQUESTS / 5);
     good(&mut Connection::open(&server.url()));
     let before = resident_kb(&server);
-    flood(REQUESTS - REQUESTS / 5);
+    let slowest = std::thread::scope(|scope| {
+        let flooded = scope.spawn(|| flood(REQUESTS - REQUESTS / 5));
+        let mut connection = Connection::open(&server.url());
+        let mut slowest = good(&mut connection);
+        while !flooded.is_finished() {
+            slowest = slowest.max(good(&mut connection));
+        }
+        slowest
+    });
     let after = resident_kb(&server);
     assert!(after <= before + GROWTH_MAX_KB, "{before} kB became {after} kB");
-    let mut connection = Connection::open(&server.url());
-    let slowest = (0..20).map(|_| good(&mut connection)).max().expect("some");
-    assert!(slowest <= LATENCY_MAX, "a good query took {slowest:?}");
+    assert!(slowest <= LATENCY_MAX, "a good query took {slowest:?} meanwhile");
     assert!(server.terminate().success());
 }

@@ -74,7 +74,7 @@ metrics! {
     MACHINES: Gauge "sabakan_machines" ["status"] "Machines by status.",
         "All seven, whether there are any or not.";
     MACHINES_BY_ROLE: Gauge "sabakan_machines_by_role" ["role", "status"] "Machines by role and status.",
-        "Only what there is. The first 256 roles by name; the rest is `role=\"other\"`.";
+        "Every status of a role there is. The first 256 roles by name; the rest is `role=\"other\"`.";
     MACHINES_BY_RACK: Gauge "sabakan_machines_by_rack" ["rack", "status"] "Machines by rack and status.",
         "Only what there is. The first 4,096 racks by number; the rest is `rack=\"other\"`.";
     ASSETS_BYTES: Gauge "sabakan_assets_bytes_total" [] "The total bytes of assets.",

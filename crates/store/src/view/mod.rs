@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
-pub use snapshot::{ByState, Counts, Snapshot};
+pub use snapshot::{ByState, Counts, Plan, Snapshot};
 
 use crate::{
     Event, KeyValue, Range, Revision, Store, StoreError, Watch, WatchBatch,

@@ -2,6 +2,7 @@
 //! need no lock and never block the task that follows the store.
 
 mod counts;
+mod plan;
 mod walk;
 
 use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
@@ -13,17 +14,21 @@ use sabakan_domain::{
     ipam::IpamConfig,
     lifecycle::HealthState,
     machine::{Machine, Rack},
-    query::{LabelCondition, Query},
+    query::Query,
     words::{BmcType, LabelName, LabelValue, Role, Serial},
 };
 
 pub use counts::{ByState, Counts};
+pub use plan::Plan;
 
 use super::index::{Index, Slot};
 use crate::Revision;
 
 /// Places in one part of the table: the part is what a change copies.
 const PART: usize = 256;
+
+/// Machines a search looks at before it asks whether anybody still waits for it: about a millisecond.
+const LOOKED_AT_ONCE: usize = 4_096;
 
 /// The registry at one revision.
 #[derive(Debug, Clone, Default)]
@@ -80,64 +85,36 @@ impl Snapshot {
 
     /// Every machine a search means, in byte order of serials; a search by serials keeps their order and repetitions.
     pub fn search(&self, query: &Query) -> Vec<Arc<Machine>> {
+        self.search_while(query, self.plan(query), || true).expect("nothing stops it")
+    }
+
+    /// The same along a plan for this search, as long as somebody wants to know; `None`: nobody did.
+    pub fn search_while(&self, query: &Query, plan: Plan, wanted: impl Fn() -> bool) -> Option<Vec<Arc<Machine>>> {
         let matcher = query.matcher();
+        let mut looked = 0_usize;
+        let mut go_on = move || {
+            looked += 1;
+            !looked.is_multiple_of(LOOKED_AT_ONCE) || wanted()
+        };
+        let mut found = Vec::new();
+        let mut look = |machine: Option<&Arc<Machine>>| {
+            found.extend(machine.filter(|machine| matcher.matches(machine)).cloned());
+            go_on().then_some(())
+        };
         if let Some(serials) = &query.having.serials {
-            let machines = serials.iter().filter_map(|serial| self.find_machine(serial));
-            return machines.filter(|machine| matcher.matches(machine)).cloned().collect();
+            serials.iter().try_for_each(|serial| look(self.find_machine(serial)))?;
+            return Some(found);
         }
-        let matching = |slot: Slot| self.table.get(slot).filter(|machine| matcher.matches(machine)).cloned();
-        match self.candidates(query).map(|lookup| (lookup.slots)()) {
-            None => self.by_serial.slots().filter_map(matching).collect(),
+        match self.slots(plan) {
+            None => self.by_serial.slots().try_for_each(|slot| look(self.table.get(slot)))?,
             Some(mut slots) => {
                 slots.sort_unstable();
                 slots.dedup();
-                let mut found: Vec<_> = slots.into_iter().filter_map(matching).collect();
+                slots.into_iter().try_for_each(|slot| look(self.table.get(slot)))?;
                 found.sort_unstable_by(|a, b| a.serial.cmp(&b.serial));
-                found
             }
         }
-    }
-
-    /// How many machines a search looks at.
-    pub fn cost(&self, query: &Query) -> usize {
-        match &query.having.serials {
-            Some(serials) => serials.len(),
-            None => self.candidates(query).map_or(self.table.used, |lookup| lookup.count),
-        }
-    }
-
-    /// The most selective positive condition that has an index; `None`: every machine is a candidate.
-    fn candidates(&self, query: &Query) -> Option<Lookup<'_>> {
-        let having = &query.having;
-        let roles: Option<Vec<Role>> = having.roles.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
-        let bmc_types: Option<Vec<BmcType>> =
-            having.bmc_types.as_ref().map(|l| l.iter().filter_map(|t| t.parse().ok()).collect());
-        let mut lookups = self.label_candidates(&having.labels);
-        lookups.extend(having.racks.clone().map(|keys| Lookup::new(&self.by_rack, keys)));
-        lookups.extend(having.ipv4.clone().map(|keys| Lookup::new(&self.by_ipv4, keys)));
-        lookups.extend(having.states.clone().map(|keys| Lookup::new(&self.by_state, keys)));
-        lookups.extend(roles.map(|keys| Lookup::new(&self.by_role, keys)));
-        lookups.extend(bmc_types.map(|keys| Lookup::new(&self.by_bmc_type, keys)));
-        let best = lookups.into_iter().min_by_key(|lookup| lookup.count)?;
-        // Sorting what is found costs more than walking all machines in order when most of them match.
-        (best.count <= self.table.used / 2).then_some(best)
-    }
-
-    /// Where a condition on labels can be looked up. Machines that have all of them are under each, so that any one lookup will do;
-    /// machines that have any of them are under the whole list only.
-    fn label_candidates(&self, condition: &LabelCondition) -> Vec<Lookup<'_>> {
-        // What is no label is on no machine.
-        let label = |(name, value): &(String, String)| name.parse().ok().zip(value.parse().ok());
-        match condition {
-            LabelCondition::AllOf(pairs) => {
-                let each = pairs.iter().map(|pair| Lookup::new(&self.by_label, label(pair).into_iter().collect()));
-                each.collect()
-            }
-            LabelCondition::AnyOf(pairs) if pairs.is_empty() => Vec::new(),
-            LabelCondition::AnyOf(pairs) => {
-                vec![Lookup::new(&self.by_label, pairs.iter().filter_map(label).collect())]
-            }
-        }
+        Some(found)
     }
 
     pub(super) fn put_machine(&mut self, machine: Machine) {
@@ -173,19 +150,6 @@ impl Snapshot {
         moved(&mut self.by_label, old, new, slot, |m, keys| {
             keys.extend(m.labels.iter().map(|(n, v)| (n.clone(), v.clone())));
         });
-    }
-}
-
-/// One way to find candidates, with what it would cost.
-struct Lookup<'a> {
-    count: usize,
-    slots: Box<dyn FnOnce() -> Vec<Slot> + 'a>,
-}
-
-impl<'a> Lookup<'a> {
-    fn new<K: Ord + Clone + 'a>(index: &'a Index<K>, keys: Vec<K>) -> Lookup<'a> {
-        let count = keys.iter().map(|key| index.count(key)).sum();
-        Lookup { count, slots: Box::new(move || keys.iter().flat_map(|key| index.find(key)).collect()) }
     }
 }
 

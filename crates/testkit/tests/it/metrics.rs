@@ -102,6 +102,7 @@ fn machines_are_counted_by_status_role_and_rack(backend: Backend) {
         ("role", "worker", "healthy", 2.0),
         ("role", "worker", "uninitialized", 1.0),
         ("role", "boot", "uninitialized", 1.0),
+        ("role", "boot", "healthy", 0.0),
         ("rack", "0", "healthy", 1.0),
         ("rack", "0", "uninitialized", 1.0),
         ("rack", "7", "healthy", 1.0),
@@ -114,7 +115,7 @@ fn machines_are_counted_by_status_role_and_rack(backend: Backend) {
     for (family, labels, count) in expected {
         assert_eq!(page.value(family, &labels), Some(count), "{family} {labels:?}");
     }
-    assert_eq!((page.family("sabakan_machines_by_role").len(), page.family("sabakan_machines_by_rack").len()), (3, 4));
+    assert_eq!((page.family("sabakan_machines_by_role").len(), page.family("sabakan_machines_by_rack").len()), (14, 4));
     for (name, value) in [
         ("sabakan_assets_bytes_total", 0.0),
         ("sabakan_assets_items_total", 0.0),
@@ -317,13 +318,47 @@ fn nothing_secret_is_told() {
     for path in ["/api/v1/crypts/a/pci-0000-by-path", &format!("/{token}")] {
         request(&server.url(), "GET", path, &headers, b"");
     }
-    // Open like every other read, tokens or not.
-    let page = scrape(&server);
+    for other in ["", "Bearer nonsense"] {
+        let refused = request(&server.url(), "GET", "/metrics", &[("authorization", other)], b"");
+        assert!(matches!(refused.status, 401 | 403), "{}", refused.status);
+        assert!(!refused.body.contains("worker"), "{}", refused.body);
+    }
+    // Open to those who may list machines.
+    let page = request(&server.url(), "GET", "/metrics", &headers, b"");
+    assert_eq!(page.status, 200);
+    let page = Exposition::parse(&page.body).expect("figures");
     for secret in [token.as_str(), "secret-disk-key", "pci-0000-by-path"] {
         assert!(!page.contains(secret), "{secret}");
     }
     let read = [("code", "200"), ("path", "/api/v1/crypts/{serial}/{disk}"), ("verb", "GET")];
     assert_eq!(page.value("sabakan_api_request_count", &read), Some(1.0), "but that it was read is");
+
+    // A listener of its own is for a network of its own, and asks for nothing.
+    server
+        .restart_with(|config| config.metrics.listen = vec!["127.0.0.1:0".parse().expect("an address")])
+        .expect("started");
+    assert_eq!(scrape_at(&server.metrics_url()).value("sabakan_machines", &[("status", "uninitialized")]), Some(1.0));
+}
+
+#[test]
+fn errors_of_graphql_are_counted_by_kind() {
+    let server = started(Backend::Embedded);
+    let count = |kind: &str| scrape(&server).value("sabakan_api_errors_total", &[("kind", kind)]).unwrap_or(0.0);
+    let ask = |query: &str, status: u16| {
+        let body = serde_json::json!({ "query": query }).to_string();
+        let headers = [("content-type", "application/json")];
+        let answer = request(&server.url(), "POST", "/graphql", &headers, body.as_bytes());
+        assert_eq!(answer.status, status, "{}", answer.body);
+    };
+    let before = ["invalid", "not-found", "too-large"].map(count);
+    ask("{ nothing }", 422);
+    ask("{", 422);
+    ask("{ machine(serial: \"nobody\") { spec { serial } } }", 200);
+    ask("mutation { setMachineState(serial: \"nobody\", state: HEALTHY) { state } }", 200);
+    ask(&"x".repeat(1_000_000), 413);
+    let after = ["invalid", "not-found", "too-large"].map(count);
+    let counted: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    assert_eq!(counted, [2.0, 2.0, 1.0]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use sabakan_domain::{
-    limits::QUERY_VALUES_MAX,
+    limits::{QUERY_LABELS_MAX, QUERY_VALUES_MAX},
     query::{Criteria, LabelCondition, Query},
 };
 
@@ -19,12 +19,14 @@ pub enum QueryError {
     #[error("'with' and 'without' options about the same things are specified.")]
     BothSides,
     /// More values than anybody looks for.
-    #[error("{parameter} has {count} values, at most {QUERY_VALUES_MAX} are allowed")]
+    #[error("{parameter} has {count} values, at most {max} are allowed")]
     TooMany {
         /// Which parameter.
         parameter: String,
         /// How many values it has.
         count: usize,
+        /// How many it may have.
+        max: usize,
     },
     /// A label condition needs a name and a value.
     #[error("invalid query in {parameter}: {element:?}; name=value is expected")]
@@ -74,8 +76,10 @@ impl QueryParams {
         }
         for (parameter, value) in &self.0 {
             let count = value.split(',').count();
-            if count > QUERY_VALUES_MAX {
-                return Err(QueryError::TooMany { parameter: parameter.clone(), count });
+            let labels = matches!(parameter.as_str(), "labels" | "without-labels");
+            let max = if labels { QUERY_LABELS_MAX } else { QUERY_VALUES_MAX };
+            if count > max {
+                return Err(QueryError::TooMany { parameter: parameter.clone(), count, max });
             }
         }
         Ok(Query { having: self.criteria("")?, not_having: self.criteria("without-")? })

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use sabakan_client::Client;
 use sabakan_testkit::{fixtures, process::Process};
-use sabakan_wire::rest::QueryParams;
+use sabakan_wire::rest::{MachineInput, QueryParams};
 
 use crate::{
     machine::kilobytes,
@@ -29,7 +29,7 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
     let process = Process::start(&program, &data_dir, quiet);
     let client = Client::new(&process.url())?;
     client.put_ipam(&fixtures::wide_ipam())?;
-    let machines = fleet();
+    let machines = machines(MACHINES);
     let begun = Instant::now();
     for (number, batch) in machines.chunks(BATCH).enumerate() {
         client.create_machines(batch).with_context(|| format!("batch {number}"))?;
@@ -81,11 +81,11 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
 }
 
 /// Machines in racks of 28, one in ten with a common label, each with one of its own.
-fn fleet() -> Vec<sabakan_wire::rest::MachineInput> {
-    let mut machines = fixtures::workers(MACHINES, 0);
+pub fn machines(count: usize) -> Vec<MachineInput> {
+    let mut machines = fixtures::workers(count, 0);
     for (n, machine) in machines.iter_mut().enumerate() {
         let labels = machine.labels.get_or_insert_default();
-        labels.insert("asset".into(), format!("a{n:06}"));
+        labels.insert("asset".into(), asset(n));
         if n % 10 == 0 {
             labels.insert("tenth".into(), "yes".into());
         }
@@ -107,10 +107,29 @@ fn timed(client: &Client, times: usize, filters: &[(&str, &str)], expected: usiz
     (0..times).map(one).collect()
 }
 
+/// The serial of a machine of the fleet.
+pub fn serial(n: usize) -> String {
+    format!("w00000-{n:06}")
+}
+
+/// The label value that only this machine has.
+pub fn asset(n: usize) -> String {
+    format!("a{n:06}")
+}
+
 /// Resident memory in MB.
 pub fn resident(process: &Process) -> anyhow::Result<f64> {
+    memory(process, "VmRSS:")
+}
+
+/// The most memory that was ever resident, in MB.
+pub fn resident_max(process: &Process) -> anyhow::Result<f64> {
+    memory(process, "VmHWM:")
+}
+
+fn memory(process: &Process, field: &'static str) -> anyhow::Result<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id()))?;
-    let kilobytes = kilobytes(&status, "VmRSS:").context("VmRSS")?;
+    let kilobytes = kilobytes(&status, field).context(field)?;
     Ok(kilobytes as f64 / 1024.0)
 }
 

@@ -2,21 +2,21 @@
 
 use std::{
     io::{Read as _, Write as _},
-    path::Path,
     time::Instant,
 };
 
 use anyhow::{Context as _, ensure};
-use sabakan_client::Client;
-use sabakan_testkit::{fixtures, process::Process, raw};
+use sabakan_testkit::raw;
 
 use crate::{
-    fleet::{BATCH, program, resident},
+    backend::Backend,
+    fleet::{machines, program, resident},
     table::{Row, median, quantile},
 };
 
 /// Fleets, and how often each is scraped with and without single machines.
-const FLEETS: [(usize, usize, usize); 3] = [(1_000, 200, 500), (10_000, 50, 500), (100_000, 20, 300)];
+const FLEETS: [(usize, usize, usize); 3] = [(1_000, 200, 500), (10_000, 50, 500), (LARGEST, 20, 300)];
+const LARGEST: usize = 100_000;
 
 /// The longest a scrape of the largest fleet may take without single machines.
 const SECONDS_MAX: f64 = 0.050;
@@ -24,19 +24,18 @@ const SECONDS_MAX: f64 = 0.050;
 pub fn run() -> anyhow::Result<Vec<Row>> {
     let program = program()?;
     let dir = tempfile::tempdir_in(".").context("a directory on the disk under test")?;
-    let data_dir = dir.path().join("data");
+    let mut backend = Backend::embedded(&program, dir.path());
+    let fleet = machines(LARGEST);
     let mut rows = Vec::new();
-    let mut loaded = 0;
     for (machines, times_with, times_without) in FLEETS {
         eprintln!("scrape: {machines} machines");
-        load(&program, &data_dir, loaded, machines)?;
-        loaded = machines;
-        let without = measure(&program, &data_dir, "--metrics-machines=false", times_without)?;
+        backend.grow(&fleet[..machines])?;
+        let without = measure(&backend, "--metrics-machines=false", times_without)?;
         let what = format!("scrape of {machines} machines without their own series, p50 / p99, size");
-        let met = (machines == 100_000).then_some(without.p99 <= SECONDS_MAX);
+        let met = (machines == LARGEST).then_some(without.p99 <= SECONDS_MAX);
         let row = Row::figure(what, without.to_string());
         rows.push(Row { target: met.map_or(String::new(), |_| "p99 ≤ 50 ms".to_owned()), met, ..row });
-        let with = measure(&program, &data_dir, "--metrics-machines=true", times_with)?;
+        let with = measure(&backend, "--metrics-machines=true", times_with)?;
         ensure!(with.lines >= 7 * machines, "{} lines for {machines} machines", with.lines);
         rows.push(Row::figure(format!("scrape of {machines} machines, seven series each"), with.to_string()));
         let (before, after) = with.memory;
@@ -68,21 +67,8 @@ impl std::fmt::Display for Measured {
     }
 }
 
-fn load(program: &Path, data_dir: &Path, from: usize, to: usize) -> anyhow::Result<()> {
-    let process = Process::start(program, data_dir, ["--log-level", "error"]);
-    let client = Client::new(&process.url())?;
-    if from == 0 {
-        client.put_ipam(&fixtures::wide_ipam())?;
-    }
-    for batch in fixtures::workers(to, 0)[from..].chunks(BATCH) {
-        client.create_machines(batch)?;
-    }
-    ensure!(process.terminate().success(), "the server did not stop cleanly");
-    Ok(())
-}
-
-fn measure(program: &Path, data_dir: &Path, flag: &str, times: usize) -> anyhow::Result<Measured> {
-    let process = Process::start(program, data_dir, ["--log-level", "error", flag]);
+fn measure(backend: &Backend, flag: &str, times: usize) -> anyhow::Result<Measured> {
+    let process = backend.start(&[flag]);
     let url = process.url();
     let before = resident(&process)?;
     let answer = raw::request(&url, "GET", "/metrics", &[], b"");

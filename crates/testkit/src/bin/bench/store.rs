@@ -28,7 +28,7 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
     let (mut raw, mut one, mut many) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         eprintln!("store: round {} of {ROUNDS}", round + 1);
-        raw.push(raw_fsync(dir.path())?);
+        raw.push(raw_fsync(dir.path(), SPAN)?);
         let path = dir.path().join(format!("bench-{round}.db"));
         let store = Arc::new(EmbeddedStore::open(&path)?);
         one.push(runtime.block_on(commits(&store, 1))?);
@@ -57,12 +57,12 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
 }
 
 /// Appends of one record, each flushed, per second.
-fn raw_fsync(dir: &Path) -> anyhow::Result<f64> {
+pub fn raw_fsync(dir: &Path, span: Duration) -> anyhow::Result<f64> {
     let mut file = File::create(dir.join("raw"))?;
     let record = vec![b'x'; VALUE_BYTES];
     let begun = Instant::now();
     let mut done = 0_u32;
-    while begun.elapsed() < SPAN {
+    while begun.elapsed() < span {
         file.write_all(&record)?;
         file.sync_data()?;
         done += 1;

@@ -1,6 +1,6 @@
-//! Results as a Markdown table.
+//! Results as Markdown tables.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// One result.
 pub struct Row {
@@ -30,10 +30,53 @@ impl Row {
 pub fn render(rows: &[Row]) -> String {
     let mut text = String::from("| what | result | target | met |\n| --- | --- | --- | --- |\n");
     for Row { what, result, target, met } in rows {
-        let met = met.map_or("", |met| if met { "yes" } else { "**no**" });
+        let met = Table::met(*met);
         writeln!(text, "| {what} | {result} | {target} | {met} |").expect("writing to a string does not fail");
     }
     text
+}
+
+/// A table with columns of its own.
+pub struct Table {
+    /// What all its figures have in common.
+    pub title: String,
+    /// The names of the columns.
+    pub columns: &'static [&'static str],
+    /// As many cells each as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// The cell that says whether a promise is kept.
+    pub fn met(met: Option<bool>) -> String {
+        met.map_or("", |met| if met { "yes" } else { "**no**" }).to_owned()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Table { title, columns, rows } = self;
+        writeln!(f, "{title}:\n\n| {} |\n|{}", columns.join(" | "), " --- |".repeat(columns.len()))?;
+        rows.iter().try_for_each(|row| writeln!(f, "| {} |", row.join(" | ")))
+    }
+}
+
+/// Two durations given in seconds.
+pub fn milliseconds(p50: f64, p99: f64) -> String {
+    let show = |seconds: f64| {
+        let milliseconds = seconds * 1e3;
+        // Three digits tell as much as such a measurement knows.
+        let digits = if milliseconds < 10.0 { 2 } else { usize::from(milliseconds < 100.0) };
+        format!("{milliseconds:.digits$}")
+    };
+    format!("{} / {} ms", show(p50), show(p99))
+}
+
+/// A large number for people.
+pub fn count(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 /// The middle of several measurements.
