@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         arguments: "[arguments]",
         about: "run the benchmarks of the product's targets and print them as a table",
-        examples: &["cargo xtask bench"],
+        examples: &["cargo xtask bench", "cargo xtask bench search"],
         run: bench,
     },
     Command {

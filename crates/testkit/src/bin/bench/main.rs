@@ -1,5 +1,6 @@
-//! The benchmarks of the product, as a table: `cargo xtask bench [store] [changes] [fleet] [scrape] [search]`. Programs, not timed tests: the
-//! machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same disk did in the same minute.
+//! The benchmarks of the product, as tables: `cargo xtask bench [store] [changes] [fleet] [scrape] [search]`. Programs, not timed tests:
+//! the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same disk did in the
+//! same minute.
 //!
 //! Exits with an error when something could not be measured. A missed target is marked in the table and is no error: whether the
 //! machine or the program is to blame is for people to judge.

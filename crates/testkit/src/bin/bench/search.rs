@@ -217,6 +217,10 @@ fn change(url: &str, first: usize, stop: &AtomicBool) -> anyhow::Result<Load> {
     while !stop.load(Ordering::Relaxed) {
         let done = latencies.len() + unavailable;
         let due = begun + Duration::from_secs(1) * u32::try_from(done)? / CHANGES_PER_SECOND;
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a benchmark sends at a fixed rate; there is no level to wait for"
+        )]
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let (round, machine) = ((first + done) / CHANGING, (first + done) % CHANGING);
         // The way from uninitialized leads over healthy, so that is what the first round asks for.
