@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{Usage, codegen, process, setup, tidy};
+use crate::{Usage, codegen, lab, process, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -16,7 +16,7 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "setup", run: setup::run },
+    Step { name: "setup", run: || setup::run().and_then(|()| lab::prepare()) },
     Step { name: "fmt", run: || process::run(&mut process::cargo(&["fmt", "--all", "--check"])) },
     Step { name: "tidy", run: tidy::check },
     Step { name: "clippy", run: clippy },

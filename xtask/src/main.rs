@@ -6,6 +6,7 @@ mod ci;
 mod codegen;
 mod dist;
 mod etcd;
+mod lab;
 mod process;
 mod setup;
 mod tidy;
@@ -58,6 +59,13 @@ const COMMANDS: &[Command] = &[
         about: "run a throw-away etcd until Ctrl-C",
         examples: &["cargo xtask etcd"],
         run: etcd::run,
+    },
+    Command {
+        name: "lab",
+        arguments: "",
+        about: "prepare the Redfish emulator that tests talk to, in target/lab",
+        examples: &["cargo xtask lab"],
+        run: lab::run,
     },
     Command {
         name: "dev",

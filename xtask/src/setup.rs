@@ -9,12 +9,18 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 
 /// A program that tests run, and the Debian package that brings it.
-const NEEDED: &[(&str, &str)] = &[("etcd", "etcd-server"), ("etcdctl", "etcd-client"), ("curl", "curl")];
+const NEEDED: &[(&str, &str)] = &[
+    ("etcd", "etcd-server"),
+    ("etcdctl", "etcd-client"),
+    ("curl", "curl"),
+    ("ipmitool", "ipmitool"),
+    ("ipmi_sim", "openipmi"),
+];
 
 /// Debian asks this program whether a freshly installed service may start.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Arguments: the policy file, then the packages. Tests start their own etcd, so the packaged service must stay down:
+/// Arguments: the policy file, then the packages. Tests start their own servers, so packaged services must stay down:
 /// while the installation runs, a policy forbids every start. One that was there before is respected and kept.
 const INSTALL: &str = r#"
 set -eu
@@ -37,6 +43,15 @@ pub fn run() -> Result<()> {
         println!("setup: nothing to install");
         return Ok(());
     }
+    install_packages(&packages)?;
+    match missing(|program| process::find_program(program).is_some()).as_slice() {
+        [] => Ok(()),
+        left => bail!("installed, but the programs of {} are not in PATH", left.join(" ")),
+    }
+}
+
+/// Installs Debian packages without starting their services, as root or through sudo; says what to do where that is not possible.
+pub fn install_packages(packages: &[&str]) -> Result<()> {
     let by_hand = format!("install by hand what provides these Debian packages: {}", packages.join(" "));
     if process::find_program("apt-get").is_none() {
         bail!("this system has no apt-get; {by_hand}");
@@ -46,11 +61,7 @@ pub fn run() -> Result<()> {
         bail!("installing packages needs root, and there is no sudo; {by_hand}");
     }
     println!("setup: installing {}", packages.join(" "));
-    process::run(&mut install(is_root, POLICY, &packages)).with_context(|| by_hand)?;
-    match missing(|program| process::find_program(program).is_some()).as_slice() {
-        [] => Ok(()),
-        left => bail!("installed, but the programs of {} are not in PATH", left.join(" ")),
-    }
+    process::run(&mut install(is_root, POLICY, packages)).with_context(|| by_hand)
 }
 
 /// The packages of those programs that are not `present`.
@@ -78,7 +89,7 @@ mod tests {
     fn only_packages_of_missing_programs_are_installed() {
         assert_eq!(missing(|_| true), [""; 0]);
         assert_eq!(missing(|program| program != "etcdctl"), ["etcd-client"]);
-        assert_eq!(missing(|_| false), ["etcd-server", "etcd-client", "curl"]);
+        assert_eq!(missing(|_| false), ["etcd-server", "etcd-client", "curl", "ipmitool", "openipmi"]);
     }
 
     #[test]

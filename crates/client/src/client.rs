@@ -24,6 +24,8 @@ pub struct Client {
     user: Option<HeaderValue>,
     authorization: Option<HeaderValue>,
     timeout: Duration,
+    /// What every request carries besides, such as the version of an API that has versions.
+    headers: Vec<(&'static str, HeaderValue)>,
 }
 
 /// How to talk to a server.
@@ -110,7 +112,14 @@ impl Client {
             user: options.user.as_deref().and_then(user_header),
             authorization,
             timeout: options.timeout,
+            headers: Vec::new(),
         })
+    }
+
+    /// The same client, whose requests carry this header too.
+    pub(crate) fn with_header(mut self, name: &'static str, value: &'static str) -> Client {
+        self.headers.push((name, HeaderValue::from_static(value)));
+        self
     }
 
     /// The server's URL, without a slash at its end.
@@ -250,6 +259,7 @@ impl Client {
     fn request(&self, method: &str, url: &str) -> request::Builder {
         let request = Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
         let request = self.user.iter().fold(request, |request, user| request.header(USER_HEADER, user));
+        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
         self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value))
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use sabakan_wire::rest::{ErrorJson, ErrorKind};
 use serde::Deserialize;
 
-use crate::limits;
+use crate::{limits, nodes};
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +185,9 @@ struct LenientError {
 
 impl ApiBody {
     fn new(status: u16, body: &[u8]) -> ApiBody {
+        if let Some(error) = nodes::fault_text(body) {
+            return ApiBody::Json(ErrorJson { error, request_id: String::new(), status, kind: None });
+        }
         match serde_json::from_slice::<LenientError>(body) {
             Ok(LenientError { error, request_id, kind }) => {
                 ApiBody::Json(ErrorJson { error, request_id, status, kind: serde_json::from_value(kind).ok() })

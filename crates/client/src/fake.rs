@@ -17,6 +17,21 @@ pub fn answer(status: u16, body: &str) -> (String, JoinHandle<String>) {
     })
 }
 
+/// Answers one request after the other, each on a connection of its own.
+pub fn answers(bodies: &[&str]) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let bodies: Vec<String> = bodies.iter().map(|body| (*body).to_owned()).collect();
+    let one = move |body: String| {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let request = read_request(&mut stream);
+        let head = format!("HTTP/1.1 200 x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("the client reads the answer");
+        request
+    };
+    (url, std::thread::spawn(move || bodies.into_iter().map(one).collect()))
+}
+
 /// Accepts one connection and lets `act` do with it what it likes.
 pub fn serve<T: Send + 'static>(act: impl FnOnce(&mut TcpStream) -> T + Send + 'static) -> (String, JoinHandle<T>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -33,6 +33,12 @@ pub const EXPECT_CONTINUE_BYTES_MIN: usize = 64 << 10;
 /// Longest URL of a request, conditions included: what the HTTP library can hold, and more than servers usually take.
 pub const URL_BYTES_MAX: usize = 65_534;
 
+/// Most pages of one list. A page has up to 1,000 entries, so this is ten times the largest fleet we measure; a server that sends
+/// more pages sends the same ones again.
+pub const PAGES_MAX: usize = 1_000;
+
+/// Most bytes of what an inspection found: a large machine with every disk and every port is a tenth of it.
+pub const INVENTORY_BYTES_MAX: u64 = 16 << 20;
 /// Most bytes of a file with certificates: some seventy times the list of a usual system. More is a mistake, such as a device that
 /// never ends.
 pub const CA_FILE_BYTES_MAX: u64 = 16 << 20;

@@ -74,6 +74,8 @@ pub enum Deed {
     ChangeRegistry,
     /// Change a state against the lifecycle.
     ForceState,
+    /// Make, describe and forget nodes, and ask verbs and power changes of them.
+    ChangeNodes,
     /// Fetch a disk key.
     ReadKey,
     /// Store a disk key.
@@ -147,7 +149,9 @@ impl TokenRole {
             Deed::ReadRegistry => true,
             Deed::ReadAudit => matches!(self, Admin | Operator | Read),
             Deed::ReadKey | Deed::PutKey => matches!(self, Admin | Operator | Machine),
-            Deed::ChangeRegistry | Deed::ForceState | Deed::DeleteKeys => matches!(self, Admin | Operator),
+            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::DeleteKeys => {
+                matches!(self, Admin | Operator)
+            }
             Deed::ManageTokens => matches!(self, Admin),
         }
     }
@@ -155,10 +159,11 @@ impl TokenRole {
 
 impl Deed {
     /// Every deed.
-    pub const ALL: [Deed; 8] = [
+    pub const ALL: [Deed; 9] = [
         Deed::ReadRegistry,
         Deed::ChangeRegistry,
         Deed::ForceState,
+        Deed::ChangeNodes,
         Deed::ReadKey,
         Deed::PutKey,
         Deed::DeleteKeys,
@@ -172,6 +177,7 @@ impl Deed {
             Deed::ReadRegistry => "reading the registry",
             Deed::ChangeRegistry => "changing the registry",
             Deed::ForceState => "forcing a state",
+            Deed::ChangeNodes => "changing nodes",
             Deed::ReadKey => "reading a disk key",
             Deed::PutKey => "storing a disk key",
             Deed::DeleteKeys => "deleting disk keys",
@@ -184,7 +190,9 @@ impl Deed {
     pub const fn is_open(self) -> bool {
         match self {
             Deed::ReadRegistry | Deed::ReadAudit | Deed::ReadKey | Deed::PutKey => true,
-            Deed::ChangeRegistry | Deed::ForceState | Deed::DeleteKeys | Deed::ManageTokens => false,
+            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::DeleteKeys | Deed::ManageTokens => {
+                false
+            }
         }
     }
 }
@@ -253,11 +261,12 @@ mod tests {
     }
 
     /// One row per deed; one column per token: none, read, machine, operator, admin.
-    const RIGHTS: [(Deed, &str, &str); 8] = [
+    const RIGHTS: [(Deed, &str, &str); 9] = [
         // deed, called from elsewhere, tokens required
         (Deed::ReadRegistry, "yyyyy", "-yyyy"),
         (Deed::ChangeRegistry, "---yy", "---yy"),
         (Deed::ForceState, "---yy", "---yy"),
+        (Deed::ChangeNodes, "---yy", "---yy"),
         (Deed::ReadKey, "yyyyy", "--yyy"),
         (Deed::PutKey, "yyyyy", "--yyy"),
         (Deed::DeleteKeys, "---yy", "---yy"),
@@ -292,7 +301,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen, 8 * 5 * 3 * 2);
+        assert_eq!(seen, 9 * 5 * 3 * 2);
     }
 
     #[test]

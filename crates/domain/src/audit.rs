@@ -61,12 +61,14 @@ pub enum Category {
     Crypts,
     /// Access tokens.
     Tokens,
+    /// Provisioning.
+    Nodes,
 }
 
 impl Category {
     /// Every category.
-    pub const ALL: [Category; 5] =
-        [Category::Ipam, Category::Dhcp, Category::Machines, Category::Crypts, Category::Tokens];
+    pub const ALL: [Category; 6] =
+        [Category::Ipam, Category::Dhcp, Category::Machines, Category::Crypts, Category::Tokens, Category::Nodes];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -76,6 +78,7 @@ impl Category {
             Category::Machines => "machines",
             Category::Crypts => "crypts",
             Category::Tokens => "tokens",
+            Category::Nodes => "nodes",
         }
     }
 }

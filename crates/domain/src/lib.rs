@@ -14,6 +14,7 @@ pub mod ipam;
 pub mod lifecycle;
 pub mod limits;
 pub mod machine;
+pub mod provision;
 pub mod query;
 pub mod registration;
 pub mod time;

@@ -32,6 +32,10 @@ pub enum Trigger {
     Request,
     /// Its disk keys were deleted, in the same transaction.
     KeysErased,
+    /// Provisioning begins to take its workload away, or to erase it.
+    TornDown,
+    /// Provisioning has erased it and makes it available again.
+    Provided,
 }
 
 /// What must hold for an arrow to be taken.
@@ -91,9 +95,17 @@ pub const EDGES: &[Edge] = &[
         guards: &[],
         text: "Its disk keys were deleted: nothing readable is left on its disks.",
     },
+    Edge { on: Trigger::TornDown, ..edge(Uninitialized, Retiring, TEAR_DOWN) },
+    Edge { on: Trigger::TornDown, ..edge(Healthy, Retiring, TEAR_DOWN) },
+    Edge { on: Trigger::TornDown, ..edge(Unhealthy, Retiring, TEAR_DOWN) },
+    Edge { on: Trigger::TornDown, ..edge(Unreachable, Retiring, TEAR_DOWN) },
+    Edge { on: Trigger::TornDown, ..edge(Updating, Retiring, TEAR_DOWN) },
+    Edge { on: Trigger::Provided, ..edge(Retired, Uninitialized, "It is erased and available for another workload.") },
     edge(Retired, Uninitialized, "It was repaired and is brought back."),
     edge(Retired, Healthy, "It was repaired and is brought back, prepared already."),
 ];
+
+const TEAR_DOWN: &str = "Its workload is taken away, or its disks are to be erased.";
 
 /// What the rules have to know. All of it is compared again in the transaction that writes the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +199,16 @@ pub fn request(from: HealthState, to: HealthState, facts: Facts, force: Force) -
 /// Where a machine goes when its keys are deleted; `None`: its keys must not be deleted now.
 pub fn erased(from: HealthState) -> Option<HealthState> {
     EDGES.iter().find(|e| e.from == from && e.on == Trigger::KeysErased).map(|e| e.to)
+}
+
+/// Where a machine goes when provisioning takes its workload away or erases it; `None`: it is leaving already.
+pub fn torn_down(from: HealthState) -> Option<HealthState> {
+    EDGES.iter().find(|e| e.from == from && e.on == Trigger::TornDown).map(|e| e.to)
+}
+
+/// Where a machine goes when provisioning makes it available again; `None`: it was not erased and stays as it is.
+pub fn provided(from: HealthState) -> Option<HealthState> {
+    EDGES.iter().find(|e| e.from == from && e.on == Trigger::Provided).map(|e| e.to)
 }
 
 /// Only a retired machine may be removed: a removed machine cannot leave a readable disk behind (G1).

@@ -33,3 +33,31 @@ pub const DISK_KEYS_MAX: usize = 256;
 
 /// Longest disk key in bytes. The shares in use have 64; the limit is that of the API.
 pub const DISK_KEY_BYTES_MAX: usize = 4096;
+
+/// Steps in one request. A cleaning of an unusual machine has a dozen; a hundred leaves room for per-disk steps.
+pub const STEPS_MAX: usize = 100;
+
+/// How often a step that may be repeated is begun before it counts as failed: a lost worker is rare, three in a row are the step's
+/// doing.
+pub const STEP_ATTEMPTS: u32 = 3;
+
+/// How long clearing up after a failure may take before it is given up.
+pub const CLEAR_UP_MAX: std::time::Duration = std::time::Duration::from_secs(10 * 60);
+
+/// A ramdisk calls every few seconds; its call is written down this often.
+pub const HEARTBEAT_RECORD_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bytes of an error text that is kept. Controllers answer with whole pages at times.
+pub const ERROR_TEXT_BYTES_MAX: usize = 2_000;
+
+/// Traits of one node, as the service whose API we speak allows.
+pub const TRAITS_MAX: usize = 50;
+
+/// Longest resource class of a node in bytes.
+pub const RESOURCE_CLASS_BYTES_MAX: usize = 80;
+
+/// Longest description of a node in bytes.
+pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
+
+/// Longest other short text of a node, such as its owner, in bytes.
+pub const NODE_TEXT_BYTES_MAX: usize = 255;

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 use sabakan_wire::flags;
 
-use crate::{crypts, dhcp, events, exit::Failure, ipam, logs, machines, tokens};
+use crate::{crypts, dhcp, events, exit::Failure, ipam, logs, machines, nodes, tokens};
 
 /// What `--version` shows after the name of the program.
 const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
@@ -23,6 +23,7 @@ const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
   sabactl ipam set -f ipam.json            set how addresses are assigned
   sabactl machines create -f racks.json    register machines
   sabactl machines get --rack 1            show the machines of rack 1
+  sabactl nodes list                       show what provisioning does with them
   sabactl logs 20301231                    show who changed what on that day
   sabactl --server https://boot-0:8443 --ca-file server.crt --token-file me.token machines get
                                            the same from another host, verified and encrypted
@@ -32,7 +33,8 @@ Exit codes:
   1  flags, arguments, files, connection
   2  unknown command
   4  the server refused the request (14: not found, 19: conflict)
-  5  the server failed"
+  5  the server failed
+  6  the work of a node failed (7: not done in time)"
 )]
 pub struct Cli {
     /// URL of the server
@@ -105,6 +107,9 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<machines::Command>,
     },
+    /// Machines on their way from enrolment to use and back: provisioning
+    #[command(after_help = nodes::EXAMPLES)]
+    Nodes(nodes::Nodes),
     /// Keys of encrypted disks
     #[command(after_help = "Example:\n  sabactl crypts delete --force 1234abcd")]
     Crypts {
@@ -254,6 +259,9 @@ mod tests {
             ("sabactl machines get -o json", "sabactl machines get -output json"),
             ("sabactl crypts delete -force a", "sabactl crypts delete --force a"),
             ("sabactl log -json 20301231", "sabactl logs --json 20301231"),
+            ("sabactl nodes list -stuck", "sabactl nodes list --stuck=15m"),
+            ("sabactl nodes manage a -wait -timeout 5m", "sabactl nodes manage --wait --timeout=300s a"),
+            ("sabactl nodes -ironic-server http://b:1 show a", "sabactl nodes show a --ironic-server http://b:1"),
             ("sabactl machines set-label a b -1", "sabactl machines set-label a b -- -1"),
         ] {
             assert_eq!(format!("{:?}", cli(one).command), format!("{:?}", cli(two).command));
@@ -287,6 +295,18 @@ mod tests {
         check("sabactl machines get -o yaml", 1, "unknown output format \"yaml\"");
         check("sabactl machines create -f a --batch-size 0", 1, "invalid value '0'");
         check("sabactl machines create -f a --skip -1", 1, "unexpected argument '-1'");
+        check("sabactl nodes foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl nodes manage", 1, "the following required arguments were not provided");
+        check("sabactl nodes manage a --timeout 5m", 1, "the following required arguments were not provided");
+        check("sabactl nodes manage a --wait --timeout soon", 1, "invalid value 'soon'");
+        check("sabactl nodes clean a --step x.y", 1, "invalid value 'x.y'");
+        check("sabactl nodes clean a --step deploy.x --steps f", 1, "the argument '--step");
+        check("sabactl nodes set", 1, "the following required arguments were not provided");
+        check("sabactl nodes set a --driver-info ipmi_password=x", 1, "invalid value 'ipmi_password=");
+        check("sabactl nodes list --state broken", 1, "invalid value 'broken'");
+        check("sabactl nodes power up a", 1, "invalid value 'up'");
+        check("sabactl nodes rescue a", 1, "the following required arguments were not provided");
+        check("sabactl nodes rescue --rescue-password x a", 1, "unexpected argument '--rescue-password'");
         check("sabactl completion tcsh", 1, "invalid value 'tcsh'");
     }
 

@@ -101,6 +101,6 @@ fn going_on(position: &FeedPosition) -> String {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a server that does not answer must not be asked without a pause")]
-fn wait(pause: Duration) {
+pub fn wait(pause: Duration) {
     std::thread::sleep(pause);
 }

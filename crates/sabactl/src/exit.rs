@@ -13,6 +13,8 @@ const GENERAL: u8 = 1;
 const UNKNOWN_COMMAND: u8 = 2;
 const CLIENT_ERROR: u8 = 4;
 const SERVER_ERROR: u8 = 5;
+const WORK_FAILED: u8 = 6;
+const TIMED_OUT: u8 = 7;
 const NOT_FOUND: u8 = 14;
 const CONFLICT: u8 = 19;
 
@@ -50,6 +52,23 @@ impl Failure {
         if in_the_clear { failure.with_hint(USE_HTTPS) } else { failure }
     }
 
+    /// The server took a wish, and its work failed.
+    pub fn work_failed(text: impl Into<String>) -> Failure {
+        Failure { code: WORK_FAILED, ..Failure::general(text) }
+    }
+
+    /// Work goes on longer than somebody wanted to wait.
+    pub fn timed_out(text: impl Into<String>) -> Failure {
+        Failure { code: TIMED_OUT, ..Failure::general(text) }
+    }
+
+    /// An error of the provisioning API, which has an address of its own.
+    pub fn from_node(error: Error) -> Failure {
+        let is_connect = matches!(error, Error::Connect { .. });
+        let failure = Failure::from(error).if_not_found("sabactl nodes list shows the nodes there are.");
+        if is_connect { failure.with_hint(NAME_THE_API) } else { failure }
+    }
+
     /// The same failure with better advice.
     pub fn with_hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
@@ -66,6 +85,10 @@ impl From<Error> for Failure {
         Failure { text: error.to_string(), hint: advice(&error), code: error.status().map_or(GENERAL, status_code) }
     }
 }
+
+const NAME_THE_API: &str =
+    "Is the server running, and its provisioning API on? It usually is on port 6385 of the host of --server.
+Name another address with --ironic-server or SABAKAN_IRONIC_SERVER.";
 
 /// The exit code for an HTTP status that is no success.
 fn status_code(status: u16) -> u8 {

@@ -38,6 +38,18 @@ pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::file(&name(path), words(&error)))
 }
 
+/// A secret that is the only line of a file; `-` is standard input. The newline at its end does not belong to it.
+pub fn read_secret(path: &Path) -> Result<String, Failure> {
+    let bytes = read_bytes(path, limits::SECRET_FILE_BYTES_MAX)?;
+    let refuse = |reason: &str| Failure::file(&name(path), reason);
+    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not text"))?;
+    let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+    if text.is_empty() || text.contains('\n') {
+        return Err(refuse("one line is expected"));
+    }
+    Ok(text.to_owned())
+}
+
 /// What to call a file in messages.
 pub fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }

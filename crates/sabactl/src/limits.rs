@@ -17,3 +17,27 @@ pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(200);
 
 /// The same once it has failed often.
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long `--wait` waits unless told otherwise: longer than any single state of a node lasts without a person.
+pub const WORK_WAIT: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Pause between two looks at a node that was just asked something.
+pub const POLL_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The same once it takes longer: people watch, and a thousand of them cost the server little.
+pub const POLL_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long a server may be away while a node is waited for: a restart, or the move of its address.
+pub const OUTAGE_MAX: Duration = Duration::from_secs(60);
+
+/// How often a wish is sent to a node that somebody works on at that moment.
+pub const BUSY_ATTEMPTS: u32 = 5;
+
+/// Pause before it is sent again: reading the power of a machine, the usual reason, takes about a second.
+pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Nodes one command talks about at once. More would only wait in the server.
+pub const NODES_AT_ONCE: usize = 16;
+
+/// Most bytes of a file with a password.
+pub const SECRET_FILE_BYTES_MAX: u64 = 4096;

@@ -13,6 +13,7 @@ mod ipam;
 mod limits;
 mod logs;
 mod machines;
+mod nodes;
 mod reference;
 mod render;
 mod tokens;
@@ -45,6 +46,8 @@ fn dispatch(mut cli: Cli) -> Result<(), Failure> {
         Some(Command::Dhcp { command: Some(command) }) => dhcp::run(&connect()?, &command),
         Some(Command::Machines { command: None }) => render::print_text(&args::help(&["machines"], None)),
         Some(Command::Machines { command: Some(command) }) => machines::run(&connect()?, &command),
+        Some(Command::Nodes(nodes)) if nodes.command.is_none() => render::print_text(&args::help(&["nodes"], None)),
+        Some(Command::Nodes(nodes)) => nodes::run(self::connect(&cli, &nodes.server(&cli.server))?, nodes),
         Some(Command::Crypts { command: None }) => render::print_text(&args::help(&["crypts"], None)),
         Some(Command::Crypts { command: Some(command) }) => {
             let server = cli.older.tls_server.as_ref().unwrap_or(&cli.server);

@@ -240,7 +240,7 @@ fn table_row(machine: &MachineJson) -> [String; 10] {
 }
 
 /// The two largest units of a duration: what one wants to know about "since when".
-fn human_duration(seconds: f64) -> String {
+pub fn human_duration(seconds: f64) -> String {
     const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
     // A clock that was set back gives a negative number; to a person that is "just now".
     #[expect(

@@ -1,6 +1,6 @@
 //! `sabakan demo`: the real server on a temporary store, with an IPAM configuration and two racks of machines, to look around.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use sabakan_domain::{
@@ -8,6 +8,7 @@ use sabakan_domain::{
     ipam::{IpamConfig, IpamInput, PoolInput},
     machine::{NewMachine, NewMachineInput},
 };
+use sabakan_drivers::simulated::{Fleet, FleetConfig, Latencies};
 use sabakan_service::{Clock as _, SystemClock};
 use sabakan_store::{
     embedded::EmbeddedStore,
@@ -33,6 +34,11 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     // A demo seals nothing under a key that anybody needs afterwards.
     config.key_file = dir.path().join("disk-keys.json");
     config.store = crate::config::StoreConfig::Embedded;
+    // Its machines exist only here, and take as long as real ones for what they do.
+    config
+        .provisioning
+        .fleet
+        .get_or_insert_with(|| Fleet::new(FleetConfig { latencies: latencies(), ..FleetConfig::default() }));
     take_free_ports(&mut config)?;
     cli::prepare(&config)?;
     run::block_on(async {
@@ -40,16 +46,31 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         fill(&config).await?;
         let server = run::Server::start(&config, Arc::new(SystemClock)).await?;
         let address = *server.http.first().context("--http is empty; the demo needs one address")?;
-        print!("{}", welcome(address, server.https.first().copied()));
+        print!("{}", welcome(address, server.https.first().copied(), server.ironic.first().copied()));
         signals.received().await;
         server.stop().await;
         Ok(ExitCode::SUCCESS)
     })
 }
 
+/// Quick enough to be watched: a machine is available after half a minute instead of several.
+fn latencies() -> Latencies {
+    let seconds = Duration::from_secs;
+    Latencies {
+        power: seconds(1),
+        boot: seconds(6),
+        ramdisk_step: seconds(4),
+        task: seconds(6),
+        heartbeat: seconds(5),
+        ..Latencies::realistic()
+    }
+}
+
 /// A port that is taken, by another demo perhaps, is replaced by a free one.
 fn take_free_ports(config: &mut ServerConfig) -> anyhow::Result<()> {
-    for address in config.http.iter_mut().chain(&mut config.https).chain(&mut config.metrics.listen) {
+    let provisioning = &mut config.provisioning.ironic;
+    let listeners = config.http.iter_mut().chain(&mut config.https).chain(&mut config.metrics.listen);
+    for address in listeners.chain(provisioning) {
         if !run::is_free(address) {
             *address = "127.0.0.1:0".parse()?;
         }
@@ -105,17 +126,27 @@ fn racks() -> anyhow::Result<Vec<NewMachine>> {
     Ok((0..2).flat_map(rack).collect::<Result<_, _>>()?)
 }
 
-fn welcome(http: SocketAddr, https: Option<SocketAddr>) -> String {
+fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<SocketAddr>) -> String {
     let total = 2 * (WORKERS + 1);
     let server = if http.port() == 8888 { String::new() } else { format!(" --server http://{http}") };
     let https = https.map(|address| format!("  HTTPS     https://{address}  (self-signed)\n")).unwrap_or_default();
+    let nodes = ironic.map(|address| nodes(address, &server)).unwrap_or_default();
+    let ironic = ironic.map(|address| format!("  Ironic    http://{address}/v1/nodes\n")).unwrap_or_default();
     format!(
         "\nsabakan demo: {total} machines in 2 racks, on a temporary store that goes when you press Ctrl-C\n\n\
          \u{20} API       http://{http}/api/v1/machines\n\
-         \u{20} OpenAPI   http://{http}/openapi.json\n{https}\n\
-         Three commands to try in another terminal:\n\n\
+         \u{20} OpenAPI   http://{http}/openapi.json\n{https}{ironic}\n\
+         Commands to try in another terminal:\n\n\
          \u{20} cargo run --release -p sabactl --{server} machines get -o table\n\
-         \u{20} cargo run --release -p sabactl --{server} machines get --rack 1 --role storage -o simple\n\
+         \u{20} cargo run --release -p sabactl --{server} machines get --rack 1 --role storage -o simple\n{nodes}\
          \u{20} curl 'http://{http}/api/v1/machines?ipv4=10.69.0.4'\n\n"
     )
+}
+
+/// Commands that show provisioning at work.
+fn nodes(ironic: SocketAddr, server: &str) -> String {
+    let at = if ironic.port() == 6385 { server.to_owned() } else { format!(" --ironic-server http://{ironic}") };
+    let command = |words: &str| format!("  cargo run --release -p sabactl -- nodes{at} {words}\n");
+    let commands = ["manage demo-0-01 demo-0-02 demo-0-03 --wait", "provide demo-0-01 --wait", "list"];
+    commands.map(command).concat()
 }

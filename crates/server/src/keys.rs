@@ -1,17 +1,17 @@
-//! `sabakan keys …`: the keys that disk keys are sealed under.
+//! `sabakan keys …`: the keys that disk keys and credentials of nodes are sealed under.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
-use sabakan_domain::audit::Actor;
+use sabakan_domain::{audit::Actor, provision::node::Node};
 use sabakan_service::{
-    Clock as _, SystemClock,
+    Clock as _, ServiceError, SystemClock, Vault,
     seal::{KeyId, KeyRing, SealedKey},
 };
 use sabakan_store::{
     StoreError,
     keys::Keys,
-    repo::{audit::By, crypts},
+    repo::{audit::By, crypts, nodes},
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub fn list(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a new key and seals every stored disk key under it. Interrupted, it can be run again; the old keys stay in the file until
+/// Makes a new key and seals every stored disk key and every credential of a node under it. Interrupted, it can be run again; the old keys stay in the file until
 /// somebody forgets them.
 pub fn rotate(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     let mut ring = KeyRing::open_file(&config.key_file)?;
@@ -40,22 +40,25 @@ pub fn rotate(config: &ServerConfig) -> anyhow::Result<ExitCode> {
         eprintln!("new key {id}; sealing stored disk keys under it");
         note(config, &store, &id, "rotate-key").await?;
         let resealed = reseal(config, &store, &ring).await?;
+        let secrets = reseal_nodes(config, &store, &ring).await?;
         close(store).await;
-        println!("{resealed} disk keys are sealed under {id} now; older keys open nothing any more");
+        println!(
+            "{resealed} disk keys and {secrets} BMC credentials are sealed under {id} now; older keys open nothing any more"
+        );
         println!("backups made before need the older keys: keep them, or run `sabakan keys forget ID`");
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Drops a key from the file, if no stored disk key needs it.
+/// Drops a key from the file, if no stored disk key and no credential of a node needs it.
 pub fn forget(config: &ServerConfig, id: &str) -> anyhow::Result<ExitCode> {
     let Some(id) = KeyId::parse(id) else { bail!("{id:?} is not the id of a key; `sabakan keys list` shows them") };
     let mut ring = KeyRing::open_file(&config.key_file)?;
     run::block_on(async {
         let store = run::open_store(config).await?;
-        let left = needing(config, &store, &id).await?;
+        let left = needing(config, &store, &id).await? + nodes_needing(config, &store, &id).await?;
         if left > 0 {
-            bail!("{left} disk keys are sealed under {id}; run `sabakan keys rotate` first");
+            bail!("{left} disk keys or BMC credentials are sealed under {id}; run `sabakan keys rotate` first");
         }
         ring.forget(&config.key_file, &id)?;
         note(config, &store, &id, "forget-key").await?;
@@ -102,6 +105,53 @@ async fn needing(config: &ServerConfig, store: &OpenStore, id: &KeyId) -> anyhow
             if SealedKey::from_bytes(value).is_ok_and(|sealed| sealed.key_id() == id) {
                 count.set(count.get() + 1);
             }
+            Ok(None)
+        })
+        .await?;
+        match next {
+            Some(next) => after = Some(next),
+            None => return Ok(count.get()),
+        }
+    }
+}
+
+/// Seals the credentials of all nodes under the current key.
+async fn reseal_nodes(config: &ServerConfig, store: &OpenStore, ring: &KeyRing) -> anyhow::Result<usize> {
+    let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+    let reseal = |node: &Node| {
+        let mut secrets = node.driver_secrets.clone();
+        for (setting, sealed) in &mut secrets {
+            let damaged = |error: ServiceError| StoreError::Corrupt {
+                place: format!("the secret {setting} of node {}", node.name),
+                reason: error.to_string(),
+            };
+            if let Some(again) = Vault::reseal(ring, &node.name, setting, sealed).map_err(damaged)? {
+                *sealed = again;
+            }
+        }
+        Ok((secrets != node.driver_secrets).then_some(secrets))
+    };
+    let (mut resealed, mut after) = (0, None);
+    loop {
+        let (count, next) = nodes::reseal_page(&*store.store(), &keys, after, reseal).await?;
+        resealed += count;
+        match next {
+            Some(next) => after = Some(next),
+            None => return Ok(resealed),
+        }
+    }
+}
+
+/// How many credentials of nodes are sealed under a key. One that cannot be read counts: nobody knows what it needs.
+async fn nodes_needing(config: &ServerConfig, store: &OpenStore, id: &KeyId) -> anyhow::Result<usize> {
+    let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+    let count = std::cell::Cell::new(0);
+    let mut after = None;
+    loop {
+        let (_, next) = nodes::reseal_page(&*store.store(), &keys, after, |node| {
+            let needing =
+                node.driver_secrets.values().filter(|sealed| Vault::key_of(sealed).is_none_or(|key| key == *id));
+            count.set(count.get() + needing.count());
             Ok(None)
         })
         .await?;

@@ -89,3 +89,13 @@ pub const SCRAPES_UNREAD_MAX: usize = 32;
 
 /// How long one scrape may take, the sending included. Prometheus gives up after ten seconds as well.
 pub const SCRAPE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Body of a request of the provisioning API, as the service whose API we speak takes.
+pub const NODE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Body of a verb of the provisioning API. It may hold a configuration drive, which is stored with its node, and no store takes a
+/// larger value.
+pub const PROVISION_BYTES_MAX: usize = 1536 * 1024;
+
+/// Levels of nesting in a body of the provisioning API. Nobody means more, and every level costs stack.
+pub const JSON_DEPTH_MAX: usize = 25;

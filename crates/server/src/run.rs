@@ -13,12 +13,17 @@ use axum::{Router, middleware};
 use jiff::Timestamp;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
-    Clock, Crypts, Foundation, Tokens,
+    Clock, Crypts, Foundation, Nodes, Tokens,
     metrics::{MeasuredStore, Metrics, Scrapes, Task},
-    seal::KeyRing,
+    seal::{KeyRing, SharedRing},
     tasks::{compactor, retention},
 };
-use sabakan_store::{Store, embedded::EmbeddedStore, keys::Keys, repo::crypts};
+use sabakan_store::{
+    Store,
+    embedded::EmbeddedStore,
+    keys::Keys,
+    repo::{crypts, nodes},
+};
 use sabakan_wire::rest::ErrorKind;
 use serde_json::json;
 use tokio::{
@@ -26,6 +31,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::Semaphore,
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -33,8 +39,9 @@ use crate::{
     config::{ListenAddress, ServerConfig, StoreConfig},
     graphql,
     http::{self, Around, Listener, TlsSource},
-    limits,
+    ironic, limits,
     metrics::Scraped,
+    provisioning,
     rest::{self, FeedRoom},
 };
 
@@ -50,6 +57,10 @@ pub struct Server {
     pub http: Vec<SocketAddr>,
     /// Where HTTPS is served.
     pub https: Vec<SocketAddr>,
+    /// Where the provisioning API is served.
+    pub ironic: Vec<SocketAddr>,
+    /// What provisioning offers, for tests that do without its API.
+    pub nodes: Arc<Nodes>,
     /// Where metrics are served if they have listeners of their own.
     pub metrics: Vec<SocketAddr>,
     addresses_file: PathBuf,
@@ -83,70 +94,61 @@ impl Server {
         for flag in &config.without_effect {
             tracing::warn!(flag, "has no effect in this version");
         }
-        let store = open_store(config).await?;
         let addresses_file = config.data_dir.join(ADDRESSES_FILE);
+        let parts = Parts::open(config, clock).await?;
         remove_old(&addresses_file)?;
-        let metrics = Arc::new(Metrics::new(config.metrics.options, env!("CARGO_PKG_VERSION")));
-        metrics.declare_errors(ErrorKind::ALL.map(ErrorKind::as_str));
-        let measured: Arc<dyn Store> = Arc::new(MeasuredStore::new(store.store(), Arc::clone(&metrics)));
-        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
-        let ring = open_ring(config, &*measured, &keys, clock.now()).await?;
-        let foundation =
-            Foundation::open(Arc::clone(&measured), keys, Arc::clone(&clock), config.outside_pool, host_name()).await?;
-        let foundation = Arc::new(foundation);
-        if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
-            anyhow::bail!(
-                "--require-token needs an admin token, or nobody could change anything; start without it, run \
-                 `sabactl tokens create --role admin NAME` from an allowed address, and start again"
-            );
-        }
-        let machines = foundation.view.latest_known().machine_count();
-        let crypts = Crypts::new(Arc::clone(&foundation), ring, config.key_file.clone());
-        let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
-        let stop = CancellationToken::new();
-        let retained = Arc::clone(&foundation);
-        let scraped = Scraped::new(Scrapes::new(Arc::clone(&foundation), Arc::clone(&metrics)));
-        let feed_room = FeedRoom::new(config.feeds, metrics.feeds.clone(), stop.clone());
-        let app = rest::App::new(foundation, crypts, policy, feed_room);
-        let (router, only_metrics) = routers(app, scraped, config, &metrics);
-
-        let plain = bind(&config.http, "http").await?;
-        let secure = bind(&config.https, "https").await?;
-        let apart = bind(&config.metrics.listen, "metrics").await?;
-        let tls = if secure.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
-        let (tls, certificate) = tls.unzip();
-        let addresses =
-            |sockets: &[TcpListener]| sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+        let machines = parts.foundation.view.latest_known().machine_count();
+        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let named = config.provisioning.named(&config.data_dir, &host_name())?;
+        let nodes = provisioning::start(&named, &parts.foundation, &parts.ring, &tracker, &stop).nodes;
+        let listeners = listeners(config, &parts, &nodes, &stop).await?;
+        let addresses = |(list, _): &Served| {
+            list.iter().map(|listener| listener.socket.local_addr()).collect::<Result<Vec<_>, _>>()
+        };
         let mut server = Server {
-            http: addresses(&plain)?,
-            https: addresses(&secure)?,
-            metrics: addresses(&apart)?,
+            http: addresses(&listeners.http)?,
+            https: addresses(&listeners.https)?,
+            ironic: addresses(&listeners.ironic)?,
+            metrics: addresses(&listeners.metrics)?,
+            nodes,
             addresses_file,
             stop,
-            tracker: TaskTracker::new(),
-            store,
+            tracker,
+            store: parts.store.clone(),
         };
+        server.serve(listeners, &parts.metrics);
+        server.tend(config, parts);
+        server.announce()?;
+        let Server { http, https, ironic, metrics, .. } = &server;
+        tracing::info!(?http, ?https, ?ironic, ?metrics, machines, "serving");
+        Ok(server)
+    }
+
+    /// Begins to accept connections.
+    fn serve(&self, listeners: Listeners, metrics: &Metrics) {
         let connections = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
-        let sockets = plain.into_iter().map(|socket| (socket, None, &router));
-        let sockets = sockets.chain(secure.into_iter().map(|socket| (socket, tls.clone(), &router)));
-        for (socket, tls, router) in sockets.chain(apart.into_iter().map(|socket| (socket, None, &only_metrics))) {
-            let (connections, open) = (Arc::clone(&connections), metrics.connections.clone());
-            let (listener, tracker, stop) = (Listener { socket, tls }, server.tracker.clone(), server.stop.clone());
-            server.tracker.spawn(http::serve(listener, router.clone(), connections, open, tracker, stop));
+        for (sockets, router) in [listeners.http, listeners.https, listeners.ironic, listeners.metrics] {
+            for listener in sockets {
+                let (connections, open) = (Arc::clone(&connections), metrics.connections.clone());
+                let (tracker, stop) = (self.tracker.clone(), self.stop.clone());
+                self.tracker.spawn(http::serve(listener, router.clone(), connections, open, tracker, stop));
+            }
         }
-        if let Some(certificate) = certificate {
-            let watching = http::watch_files(certificate, limits::CERTIFICATE_LOOK_EVERY, server.stop.clone());
-            server.tracker.spawn(watching);
+        if let Some(certificate) = listeners.certificate {
+            let watching = http::watch_files(certificate, limits::CERTIFICATE_LOOK_EVERY, self.stop.clone());
+            self.tracker.spawn(watching);
         }
+    }
+
+    /// Starts what is done without being asked.
+    fn tend(&self, config: &ServerConfig, parts: Parts) {
+        let Parts { foundation, store, measured, metrics, clock, ring: _ } = parts;
         let succeeded = |task| metrics.task(task, Arc::clone(&clock));
         let days = config.audit_retention_days;
-        server.tracker.spawn(retention::run(retained, days, succeeded(Task::Retention), server.stop.clone()));
-        if let OpenStore::Embedded(_) = &server.store {
-            server.tracker.spawn(compactor::run(measured, succeeded(Task::Compactor), server.stop.clone()));
+        self.tracker.spawn(retention::run(foundation, days, succeeded(Task::Retention), self.stop.clone()));
+        if let OpenStore::Embedded(_) = store {
+            self.tracker.spawn(compactor::run(measured, succeeded(Task::Compactor), self.stop.clone()));
         }
-        server.announce()?;
-        tracing::info!(http = ?server.http, https = ?server.https, metrics = ?server.metrics, machines, "serving");
-        Ok(server)
     }
 
     /// The store below, for tests that do to it what no request can.
@@ -174,11 +176,13 @@ impl Server {
     fn announce(&mut self) -> anyhow::Result<()> {
         let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
         let (http, https, metrics) = (texts(&self.http), texts(&self.https), texts(&self.metrics));
+        let ironic = texts(&self.ironic);
         let content = json!({
             "http": http.first(),
             "https": https.first(),
+            "ironic": ironic.first(),
             "metrics": metrics.first(),
-            "all": { "http": http, "https": https, "metrics": metrics },
+            "all": { "http": http, "https": https, "ironic": ironic, "metrics": metrics },
         });
         let draft = self.addresses_file.with_extension("json.new");
         fs::write(&draft, format!("{content:#}\n"))
@@ -189,10 +193,10 @@ impl Server {
 
 /// Opens the file with the keys that disk keys are sealed under, or makes it, unless something in the store needs one that is lost.
 async fn open_ring(config: &ServerConfig, store: &dyn Store, keys: &Keys, now: Timestamp) -> anyhow::Result<KeyRing> {
-    if !config.key_file.exists() && crypts::any(store, keys).await? {
+    if !config.key_file.exists() && (crypts::any(store, keys).await? || nodes::any_secrets(store, keys).await?) {
         anyhow::bail!(
-            "the store holds disk keys, but the key file {} they are sealed under is missing; restore it, or give the \
-             right --key-file. With a new one no disk could be opened",
+            "the store holds disk keys or BMC credentials, but the key file {} they are sealed under is missing; restore it, \
+             or give the right --key-file. With a new one no disk could be opened",
             config.key_file.display()
         );
     }
@@ -241,15 +245,82 @@ fn remove_old(addresses_file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What the listeners for the API serve, and what those for metrics alone. Scrapes of the latter are no API calls and not counted,
-/// and open to whoever reaches them; on the former, figures name machines to those only who may list them.
-fn routers(app: rest::App, scraped: Scraped, config: &ServerConfig, metrics: &Arc<Metrics>) -> (Router, Router) {
+/// What requests and background work share.
+struct Parts {
+    store: OpenStore,
+    /// The same store, its calls timed.
+    measured: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    foundation: Arc<Foundation>,
+    ring: Arc<SharedRing>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Parts {
+    async fn open(config: &ServerConfig, clock: Arc<dyn Clock>) -> anyhow::Result<Parts> {
+        let store = open_store(config).await?;
+        let metrics = Arc::new(Metrics::new(config.metrics.options, env!("CARGO_PKG_VERSION")));
+        metrics.declare_errors(ErrorKind::ALL.map(ErrorKind::as_str));
+        let measured: Arc<dyn Store> = Arc::new(MeasuredStore::new(store.store(), Arc::clone(&metrics)));
+        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        let ring = open_ring(config, &*measured, &keys, clock.now()).await?;
+        let ring = Arc::new(SharedRing::new(ring, config.key_file.clone()));
+        let foundation =
+            Foundation::open(Arc::clone(&measured), keys, Arc::clone(&clock), config.outside_pool, host_name()).await?;
+        let foundation = Arc::new(foundation);
+        if config.require_token && !Tokens::new(Arc::clone(&foundation)).has_admin().await? {
+            anyhow::bail!(
+                "--require-token needs an admin token, or nobody could change anything; start without it, run \
+                 `sabactl tokens create --role admin NAME` from an allowed address, and start again"
+            );
+        }
+        Ok(Parts { store, measured, metrics, foundation, ring, clock })
+    }
+}
+
+/// Bound sockets of one kind, and what they serve.
+type Served = (Vec<Listener>, Router);
+
+/// Everything that is listened on.
+struct Listeners {
+    http: Served,
+    https: Served,
+    ironic: Served,
+    metrics: Served,
+    certificate: Option<Arc<http::CertificateReloader>>,
+}
+
+/// Binds every address and says what is served there. Scrapes on listeners of their own are no API calls, not counted, and open to
+/// whoever reaches them.
+async fn listeners(
+    config: &ServerConfig,
+    parts: &Parts,
+    nodes: &Arc<Nodes>,
+    stop: &CancellationToken,
+) -> anyhow::Result<Listeners> {
+    let crypts = Crypts::new(Arc::clone(&parts.foundation), Arc::clone(&parts.ring));
+    let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
+    let feed_room = FeedRoom::new(config.feeds, parts.metrics.feeds.clone(), stop.clone());
+    let app = rest::App::new(Arc::clone(&parts.foundation), crypts, policy, feed_room);
+    let scraped = Scraped::new(Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics)));
+    let counted = |router| layers(router, config, Some(Arc::clone(&parts.metrics)));
+    let ironic = counted(ironic::router(ironic::App::new(Arc::clone(nodes), &app)));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));
     if config.metrics.listen.is_empty() {
+        // Figures name machines: only to those who may list them.
         let judged = middleware::from_fn_with_state(app, rest::access::check_reader);
         api = api.merge(scraped.clone().route().layer(judged));
     }
-    (layers(api, config, Some(Arc::clone(metrics))), layers(scraped.alone(), config, None))
+    let api = counted(api);
+    let tls = if config.https.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
+    let (tls, certificate) = tls.unzip();
+    Ok(Listeners {
+        http: (bind(&config.http, "http", None).await?, api.clone()),
+        https: (bind(&config.https, "https", tls).await?, api),
+        ironic: (bind(&config.provisioning.ironic, "ironic", None).await?, ironic),
+        metrics: (bind(&config.metrics.listen, "metrics", None).await?, layers(scraped.alone(), config, None)),
+        certificate,
+    })
 }
 
 /// What happens around every request, outermost last.
@@ -258,13 +329,14 @@ fn layers(router: Router, config: &ServerConfig, metrics: Option<Arc<Metrics>>) 
     router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(around, http::observe))
 }
 
-async fn bind(addresses: &[ListenAddress], what: &str) -> anyhow::Result<Vec<TcpListener>> {
-    let mut sockets = Vec::with_capacity(addresses.len());
+async fn bind(addresses: &[ListenAddress], what: &str, tls: Option<TlsAcceptor>) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         let socket = TcpListener::bind(&address.socket_addrs()[..]).await;
-        sockets.push(socket.with_context(|| format!("cannot listen on {address} (--{what})"))?);
+        let socket = socket.with_context(|| format!("cannot listen on {address} (--{what})"))?;
+        listeners.push(Listener { socket, tls: tls.clone() });
     }
-    Ok(sockets)
+    Ok(listeners)
 }
 
 /// Whether an address can be listened on now.

@@ -1,31 +1,25 @@
 //! Disk keys: sealed before they are stored, opened when a machine asks, erased with a record of what was erased.
 
-use std::{path::PathBuf, sync::Arc};
-
-use arc_swap::ArcSwap;
+use std::sync::Arc;
 
 use sabakan_domain::{audit::Actor, crypt::DiskPath, words::Serial};
-use sabakan_store::{
-    StoreError,
-    repo::crypts::{self, StoredKey},
-};
+use sabakan_store::repo::crypts::{self, StoredKey};
 
 use crate::{
     Foundation, ServiceError,
-    seal::{KeyRing, SealError, SealedKey, SecretBytes},
+    seal::{SealError, SealedKey, SecretBytes, SharedRing},
 };
 
 /// Stores, fetches and erases disk keys.
 pub struct Crypts {
     on: Arc<Foundation>,
-    ring: ArcSwap<KeyRing>,
-    ring_file: PathBuf,
+    ring: Arc<SharedRing>,
 }
 
 impl Crypts {
     /// Works on a foundation, sealing under the current key of a ring that was read from a file.
-    pub fn new(on: Arc<Foundation>, ring: KeyRing, ring_file: PathBuf) -> Crypts {
-        Crypts { on, ring: ArcSwap::from_pointee(ring), ring_file }
+    pub fn new(on: Arc<Foundation>, ring: Arc<SharedRing>) -> Crypts {
+        Crypts { on, ring }
     }
 
     /// Stores a key. Refused for a machine that is leaving, and where a key is.
@@ -38,7 +32,7 @@ impl Crypts {
     ) -> Result<(), ServiceError> {
         let on = &self.on;
         // Keys come seldom. Reading the file each time means that a rotated key is used at once, by every server.
-        let sealed = self.read_ring().await?.seal(serial, disk, key)?.to_bytes().into();
+        let sealed = self.ring.read().await?.seal(serial, disk, key)?.to_bytes().into();
         crypts::put(&*on.store, &on.keys, &on.by(actor), serial, disk, &sealed).await?;
         tracing::info!(%serial, %disk, user = actor.name, "disk key stored");
         Ok(())
@@ -50,24 +44,15 @@ impl Crypts {
         let on = &self.on;
         let stored = crypts::find(&*on.store, &on.keys, serial, disk).await?.ok_or(ServiceError::NotFound)?;
         let sealed = SealedKey::from_bytes(&stored)?;
-        let opened = self.ring.load().open(serial, disk, &sealed);
+        let opened = self.ring.known().open(serial, disk, &sealed);
         match opened {
             // The keys were rotated since this server read them.
             Err(SealError::UnknownKeyId { id }) => {
                 tracing::info!(%id, "a disk key is sealed under a key not seen before, reading the key file again");
-                Ok(self.read_ring().await?.open(serial, disk, &sealed)?)
+                Ok(self.ring.read().await?.open(serial, disk, &sealed)?)
             }
             opened => Ok(opened?),
         }
-    }
-
-    async fn read_ring(&self) -> Result<Arc<KeyRing>, ServiceError> {
-        let path = self.ring_file.clone();
-        let read = tokio::task::spawn_blocking(move || KeyRing::open_file(&path)).await;
-        let stopped = |_| StoreError::Unavailable { reason: "the server is stopping".to_owned() };
-        let ring = Arc::new(read.map_err(stopped)??);
-        self.ring.store(Arc::clone(&ring));
-        Ok(ring)
     }
 
     /// Deletes every key of a retiring machine, which makes it retired.
@@ -81,7 +66,7 @@ impl Crypts {
 
 /// What the audit log keeps of erased keys: the disk and the hash of its key, one line each. The hash proves later that a key shown
 /// to somebody was, or was not, the one erased; the key cannot be found from it.
-fn erase_record(keys: &[StoredKey]) -> String {
+pub(crate) fn erase_record(keys: &[StoredKey]) -> String {
     let line = |key: &StoredKey| match SealedKey::from_bytes(&key.sealed) {
         Ok(sealed) => format!("{} sha256:{}", key.disk, hex::encode(sealed.sha256())),
         // Erasing must not wait for a record that can be read.

@@ -4,13 +4,28 @@ use std::{error::Error, fmt::Write as _};
 
 use sabakan_domain::{
     crypt::KeyRefusal,
-    lifecycle::{NotRetired, TransitionRefusal},
+    lifecycle::TransitionRefusal,
     machine::LabelsError,
+    provision::{
+        accept::{PowerRefusal, VerbRefusal},
+        edit::EditRefusal,
+        guards::GuardRefusal,
+    },
     registration::RegistrationRefusal,
 };
-use sabakan_store::{StoreError, repo::ChangeError, repo::config::MachinesExist};
+use sabakan_store::{
+    StoreError,
+    repo::{
+        ChangeError,
+        config::MachinesExist,
+        crypts::EraseRefusal,
+        machines::{RemovalRefusal, StateRefusal},
+        nodes::Taken,
+    },
+};
 
 use crate::{
+    nodes::AskRefusal,
     seal::{KeyRingError, SealError},
     token::NoRandomness,
 };
@@ -36,6 +51,12 @@ pub enum ServiceError {
     /// It collides with what is there.
     #[error("{0}")]
     Conflict(String),
+    /// It is no longer as the caller knows it.
+    #[error("{0}")]
+    Stale(String),
+    /// A controller did not do it.
+    #[error("{0}")]
+    Hardware(String),
     /// The history asked for is no longer in the store.
     #[error(
         "the changes after revision {requested} are no longer kept, the oldest to go on after is {oldest}; start again \
@@ -101,9 +122,70 @@ impl Refusal for MachinesExist {
     }
 }
 
-impl Refusal for NotRetired {
+impl Refusal for RemovalRefusal {
     fn kind(self) -> ServiceError {
         ServiceError::Refused(self.to_string())
+    }
+}
+
+impl Refusal for StateRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            StateRefusal::Transition(refusal) => refusal.kind(),
+            StateRefusal::Provision(_) => ServiceError::Refused(self.to_string()),
+        }
+    }
+}
+
+impl Refusal for AskRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            AskRefusal::Verb(VerbRefusal::Guard(GuardRefusal::MaintenanceConflict(_)) | VerbRefusal::PowerPending)
+            | AskRefusal::Power(PowerRefusal::Working(_) | PowerRefusal::Pending | PowerRefusal::MustStayOn)
+            | AskRefusal::Locked { .. } => ServiceError::Conflict(self.to_string()),
+            AskRefusal::Verb(VerbRefusal::Guard(GuardRefusal::Protected { .. })) => {
+                ServiceError::Forbidden(self.to_string())
+            }
+            AskRefusal::Verb(_) | AskRefusal::Power(PowerRefusal::Cleaning(_)) => {
+                ServiceError::Refused(self.to_string())
+            }
+            AskRefusal::Driver(error) => error,
+            AskRefusal::Invalid(reason) => ServiceError::Invalid(reason),
+            AskRefusal::Edit(refusal) => refusal.kind(),
+            AskRefusal::Stale { .. } => ServiceError::Stale(self.to_string()),
+        }
+    }
+}
+
+impl Refusal for EditRefusal {
+    fn kind(self) -> ServiceError {
+        let text = self.to_string();
+        match self {
+            EditRefusal::Invalid { .. } | EditRefusal::Name(_) | EditRefusal::Implementation(_) => {
+                ServiceError::Invalid(text)
+            }
+            EditRefusal::Conflict(_) => ServiceError::Conflict(text),
+            EditRefusal::Protected(..) => ServiceError::Forbidden(text),
+            EditRefusal::Raced => ServiceError::Busy,
+        }
+    }
+}
+
+impl<R: Refusal> Refusal for Taken<R> {
+    fn kind(self) -> ServiceError {
+        match self {
+            Taken::Name(_) | Taken::Uuid(_) => ServiceError::Conflict(self.to_string()),
+            Taken::Refused(refusal) => refusal.kind(),
+        }
+    }
+}
+
+impl Refusal for EraseRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            EraseRefusal::Key(refusal) => refusal.kind(),
+            EraseRefusal::Provision(_) => ServiceError::Refused(self.to_string()),
+        }
     }
 }
 

@@ -7,15 +7,19 @@ mod config;
 mod crypts;
 mod error;
 mod feed;
+pub mod hardware;
 mod health;
+mod inventory;
 mod limits;
 mod machines;
 pub mod metrics;
+mod nodes;
 pub mod seal;
 mod search;
 pub mod tasks;
 pub mod token;
 mod tokens;
+mod vault;
 
 use std::sync::Arc;
 
@@ -27,6 +31,7 @@ pub use error::{ServiceError, error_chain};
 pub use feed::{Change, EventStream, FeedEvent, Feeds};
 pub use health::Health;
 pub use machines::Machines;
+pub use nodes::{Asked, Edit, Nodes, Shown, Verdict, Waiting, Wanted};
 use sabakan_domain::{audit::Actor, ipam::OutsidePool};
 use sabakan_store::{
     Store,
@@ -39,6 +44,7 @@ use sabakan_store::{
 };
 pub use search::FoundMachines;
 pub use tokens::{TokenInfo, Tokens};
+pub use vault::Vault;
 
 /// What services work on. Each takes from it what it needs.
 pub struct Foundation {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 /// How long a registration waits for those before it. Longer than a healthy store takes for a hundred of them, and short enough
 /// that its caller is answered within five seconds when the store stops answering meanwhile.
 pub const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -29,6 +31,69 @@ pub const HELD_MACHINES_MAX: usize = 4_000_000;
 /// long answers that nobody reads have taken all the room.
 pub const HELD_FREE_MAX: usize = 256;
 
+/// How long a power change may take by default.
+pub const POWER_MAX: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long an operating system may take to shut down by default.
+pub const SOFT_POWER_MAX: SignedDuration = SignedDuration::from_secs(600);
+
+/// Nodes with work at once, queued or not. The fleets this program is made for are smaller; beyond it callers are told to wait.
+pub const WORK_QUEUE_MAX: usize = 200_000;
+
+/// How long the nodes of a server that died stay its own.
+pub const WORK_LEASE: Duration = Duration::from_secs(15);
+
+/// The least pause between two looks for work: a burst of changes is looked at once.
+pub const CONDUCTOR_PAUSE: Duration = Duration::from_millis(20);
+
+/// The longest pause between two looks: how late a deadline may be noticed.
+pub const CONDUCTOR_TICK: Duration = Duration::from_secs(1);
+
+/// The pause after a store refused a lease.
+pub const CONDUCTOR_RETRY: Duration = Duration::from_secs(2);
+
+/// How long a server that stops waits for its workers to reach the end of their steps. Longer steps are taken up by another server
+/// or after the restart.
+pub const WORKER_STOP_MAX: Duration = Duration::from_secs(10);
+
+/// How long one step of a worker may take. Longer work is a task that is waited for.
+pub const STEP_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How long a power change within a step may take.
+pub const STEP_POWER_MAX: Duration = Duration::from_secs(120);
+
+/// How long a call to a controller may take where nobody waits for it.
+pub const BMC_CALL_MAX: Duration = Duration::from_secs(60);
+
+/// Steps one worker runs before it lets go of a node: more than any list has.
+pub const STEPS_PER_TURN: usize = 1_000;
+
+/// Hops of one node in one transaction: an outcome, the end of the work, and the beginning of the next.
+pub const HOPS_AT_ONCE: usize = 8;
+
+/// How often a task that runs by itself is asked for.
+pub const TASK_POLL_EVERY: Duration = Duration::from_secs(10);
+
+/// Tasks asked for at once.
+pub const POLLS_AT_ONCE: usize = 64;
+
+/// How often the power state of each machine is read.
+pub const POWER_SYNC_EVERY: Duration = Duration::from_secs(120);
+
+/// How often it is looked whose turn it is.
+pub const POWER_SYNC_TICK: Duration = Duration::from_secs(1);
+
+/// How long one reading may take. Shorter than a call somebody waits for: those that hang take the place of those that answer.
+pub const POWER_READ_MAX: Duration = Duration::from_secs(15);
+
+/// Power states read at once.
+pub const POWER_READS_AT_ONCE: usize = 32;
+
+/// Times a controller may be silent before it counts as such.
+pub const POWER_TRIES: u32 = 3;
+
+/// How far the pause between readings of a silent controller grows: to this many periods and one.
+pub const POWER_BACKOFF_STEPS: u32 = 5;
 /// Series of one metric about requests. All routes with all their answers are a few hundred; raw paths are as many as there are
 /// serials, and what comes after this many is counted together.
 pub const REQUEST_SERIES_MAX: usize = 5_000;
@@ -51,3 +116,6 @@ pub const SCRAPE_CHUNK_BYTES: usize = 96 * 1024;
 
 /// Room in a piece for the lines of the machine that comes last.
 pub const SCRAPE_CHUNK_SLACK_BYTES: usize = 8 * 1024;
+
+/// How long a call to a controller may take while a caller waits for the answer: less than a request may take.
+pub const BMC_REQUEST_MAX: Duration = Duration::from_secs(25);

@@ -1,5 +1,5 @@
 //! What the server tells about itself and its machines in figures: one [`Metrics`] made at start and handed to whoever counts. No
-//! globals. [`scrape`] writes it as text, [`catalogue`] holds every name, help text and label.
+//! globals. `scrape` writes it as text, [`catalogue`] holds every name, help text and label.
 //!
 //! Written by hand instead of taken from a client library: two names of the older service (`sabakan_api_request_count` for a
 //! counter, `…_total` for gauges) are not allowed in the only format such a library writes, and families of a library grow

@@ -9,6 +9,7 @@ mod file;
 mod limits;
 mod record;
 mod ring;
+mod shared;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use zeroize::Zeroizing;
 pub use file::KeyRingError;
 pub use record::SealedKey;
 pub use ring::{KeyId, KeyRing};
+pub use shared::SharedRing;
 
 /// A disk key in the open. Wiped when dropped, never printed, not cloned.
 pub struct SecretBytes(Zeroizing<Vec<u8>>);

@@ -1,6 +1,6 @@
 //! Every key of the system, on one page. Nobody above this crate sees a key; [`KEYS`] is what the reference page is made of.
 
-use sabakan_domain::{crypt::DiskPath, machine::Rack, words::Serial};
+use sabakan_domain::{crypt::DiskPath, machine::Rack, provision::node::NodeId, words::Serial};
 
 /// One kind of key, for people.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,32 @@ pub const KEYS: &[KeyDoc] = &[
         meaning: "One access token: name, role and the hash of its secret.",
     },
     KeyDoc {
+        pattern: "nodes/<serial>",
+        value: "JSON",
+        meaning: "What provisioning knows about a machine, with the work under way. Absent until somebody asks something of it: a machine without one is in `enroll`.",
+    },
+    KeyDoc {
+        pattern: "node-ids/<uuid>",
+        value: "text, the name of the node",
+        meaning: "Claims the UUID of a node that was made through the provisioning API. Making one compares that it is absent.",
+    },
+    KeyDoc {
+        pattern: "node-locks/<serial>",
+        value: "JSON, under a lease",
+        meaning: "Who works on a node. Every write of a worker compares it; it vanishes with its worker.",
+    },
+    KeyDoc {
+        pattern: "node-history/<serial>/<16 digits>",
+        value: "JSON",
+        meaning: "What happened to a node, the last few hundred rows.",
+    },
+    KeyDoc { pattern: "inventories/<serial>", value: "JSON", meaning: "What the last inspection of a machine found." },
+    KeyDoc {
+        pattern: "conductors/<name>",
+        value: "JSON, under a lease",
+        meaning: "One server that does provisioning work.",
+    },
+    KeyDoc {
         pattern: "head",
         value: "empty",
         meaning: "etcd only. Rewritten by every transaction, so that its revision tells a reader what it must have seen.",
@@ -80,6 +106,9 @@ pub(crate) enum Known<'a> {
     Dhcp,
     Machine(&'a str),
     Token(&'a str),
+    Node(&'a str),
+    Lock(&'a str),
+    Conductor(&'a str),
 }
 
 impl Keys {
@@ -154,14 +183,62 @@ impl Keys {
         self.key("tokens/")
     }
 
+    pub(crate) fn nodes(&self) -> String {
+        self.key("nodes/")
+    }
+
+    pub(crate) fn node(&self, name: &Serial) -> String {
+        self.key(&format!("nodes/{name}"))
+    }
+
+    pub(crate) fn node_id(&self, id: NodeId) -> String {
+        self.key(&format!("node-ids/{id}"))
+    }
+
+    pub(crate) fn locks(&self) -> String {
+        self.key("node-locks/")
+    }
+
+    pub(crate) fn lock(&self, name: &Serial) -> String {
+        self.key(&format!("node-locks/{name}"))
+    }
+
+    pub(crate) fn history(&self, name: &Serial) -> String {
+        self.key(&format!("node-history/{name}/"))
+    }
+
+    /// Numbers sort as text: sixteen digits are more rows than a node can write.
+    pub(crate) fn history_row(&self, name: &Serial, number: u64) -> String {
+        self.key(&format!("node-history/{name}/{number:016}"))
+    }
+
+    pub(crate) fn inventory(&self, name: &Serial) -> String {
+        self.key(&format!("inventories/{name}"))
+    }
+
+    pub(crate) fn conductors(&self) -> String {
+        self.key("conductors/")
+    }
+
+    pub(crate) fn conductor(&self, name: &str) -> String {
+        self.key(&format!("conductors/{name}"))
+    }
+
     /// What a key is, if it is one of those the view keeps.
     pub(crate) fn recognise<'a>(&self, key: &'a str) -> Option<Known<'a>> {
         match key.strip_prefix(&self.prefix)? {
             "ipam" => Some(Known::Ipam),
             "dhcp" => Some(Known::Dhcp),
             rest => {
-                let machine = rest.strip_prefix("machines/").map(Known::Machine);
-                machine.or_else(|| rest.strip_prefix("tokens/").map(Known::Token))
+                let (kind, name) = rest.split_once('/')?;
+                match kind {
+                    "machines" => Some(Known::Machine(name)),
+                    "nodes" => Some(Known::Node(name)),
+                    "node-locks" => Some(Known::Lock(name)),
+                    "conductors" => Some(Known::Conductor(name)),
+                    "tokens" => Some(Known::Token(name)),
+                    _ => None,
+                }
             }
         }
     }

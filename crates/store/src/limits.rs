@@ -105,3 +105,9 @@ pub const FEED_SEEN_MAX: usize = 256;
 
 /// Longest detail of an audit entry. An entry stays a value the store takes, whatever the change was.
 pub const AUDIT_DETAIL_BYTES_MAX: usize = 512 * 1024;
+
+/// Rows of a node's history that are kept, as the service whose API we speak keeps.
+pub const NODE_HISTORY_ROWS: usize = 300;
+
+/// Rows of its history a node keeps when it is renamed: all of them are written in one transaction, and etcd takes 128 writes.
+pub const RENAME_HISTORY_ROWS: usize = 100;

@@ -34,7 +34,7 @@ impl Process {
         let log = data_dir.with_extension("log");
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("the log file");
         let child = Command::new(program.as_ref())
-            .args(["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--data-dir"])
+            .args(["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--ironic", "127.0.0.1:0", "--data-dir"])
             .arg(data_dir)
             .args(args)
             .env_remove("SABAKAN_URL")

@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use sabakan::{
     config::{EtcdSettings, GraphqlConfig, MetricsConfig, ServerConfig, StoreConfig},
     logging::LogConfig,
+    provisioning::ProvisioningConfig,
     rest::FeedBounds,
     run::Server,
 };
 use sabakan_client::Client;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
-use sabakan_service::FakeClock;
-use sabakan_store::{Range, Revision};
+use sabakan_service::{FakeClock, Nodes};
+use sabakan_store::{Range, Revision, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -118,9 +119,30 @@ impl TestServer {
         format!("http://{}", server.metrics[0])
     }
 
+    /// Where it serves the provisioning API, `http://127.0.0.1:port`.
+    pub fn ironic_url(&self) -> String {
+        let server = self.server.as_ref().expect("running");
+        format!("http://{}", server.ironic.first().expect("the provisioning API is on"))
+    }
+
     /// A client of it.
     pub fn client(&self) -> Client {
         Client::new(&self.url()).expect("a valid URL")
+    }
+
+    /// What provisioning offers, without its API.
+    pub fn nodes(&self) -> Arc<Nodes> {
+        Arc::clone(&self.server.as_ref().expect("running").nodes)
+    }
+
+    /// The store below.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.server.as_ref().expect("running").store()
+    }
+
+    /// Waits for something on the server's own threads.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.as_ref().expect("running").block_on(future)
     }
 
     /// Where its data is.
@@ -193,6 +215,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         audit_retention_days: 60,
         require_token: false,
         outside_pool: OutsidePool::Refuse,
+        provisioning: ProvisioningConfig::default(),
         graphql: GraphqlConfig::default(),
         metrics: MetricsConfig::default(),
         log: LogConfig::default(),

@@ -6,5 +6,6 @@
 #![warn(missing_docs)]
 
 pub mod flags;
+pub mod ironic;
 pub mod json;
 pub mod rest;

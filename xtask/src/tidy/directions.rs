@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sabakan",
         &[
             "sabakan-domain",
+            "sabakan-drivers",
             "sabakan-graphql",
             "sabakan-service",
             "sabakan-store",

@@ -93,6 +93,33 @@ fn the_table_has_no_double_row_and_no_dead_end() {
     }
 }
 
+/// What provisioning moves by itself.
+#[test]
+fn provisioning_moves_machines_through_retiring_and_back() {
+    let table = [
+        (Uninitialized, Some(Retiring), None),
+        (Healthy, Some(Retiring), None),
+        (Unhealthy, Some(Retiring), None),
+        (Unreachable, Some(Retiring), None),
+        (Updating, Some(Retiring), None),
+        // It is leaving already.
+        (Retiring, None, None),
+        // Only one that was erased begins anew.
+        (Retired, None, Some(Uninitialized)),
+    ];
+    assert_eq!(table.map(|(from, ..)| from), HealthState::ALL);
+    for (from, torn, again) in table {
+        assert_eq!((torn_down(from), provided(from)), (torn, again), "{from}");
+    }
+    // Neither enters retired: only deleted keys, or a request without keys, do.
+    for edge in EDGES.iter().filter(|edge| matches!(edge.on, Trigger::TornDown | Trigger::Provided)) {
+        assert_ne!(edge.to, Retired, "{edge:?}");
+    }
+    // Arrows of provisioning are no way for a request: what is updating is not made retiring by one.
+    assert!(request(Updating, Retiring, WITHOUT_KEYS, Force::No).is_err());
+    assert_eq!(torn_down(Updating).and_then(erased).and_then(provided), Some(Uninitialized), "once around");
+}
+
 #[test]
 fn words_round_trip() {
     for state in HealthState::ALL {

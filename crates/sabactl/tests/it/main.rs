@@ -7,5 +7,6 @@ mod events;
 mod fake;
 mod golden;
 mod https;
+mod nodes;
 mod program;
 mod story;

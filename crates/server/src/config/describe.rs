@@ -2,9 +2,15 @@
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
-use sabakan_domain::ipam::OutsidePool;
+use sabakan_domain::{
+    ipam::OutsidePool,
+    provision::{accept::Options, guards::Strictness, schedule::Class},
+};
+use sabakan_service::{hardware::BmcTypeRule, tasks::conductor::ConductorOptions};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::provisioning::ProvisioningConfig;
 
 use super::{EtcdSettings, ListenAddress, Pem, ServerConfig, StoreConfig};
 
@@ -29,6 +35,7 @@ pub fn describe(config: &ServerConfig) -> String {
         audit_retention_days,
         require_token,
         outside_pool,
+        provisioning,
         graphql,
         metrics,
         log,
@@ -59,6 +66,7 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("metrics", listeners(&metrics.listen));
     lines.put("metrics-machines", metrics.options.machines);
     lines.put("metrics-raw-paths", metrics.options.raw_paths);
+    self::provisioning(&mut lines, provisioning);
     lines.put("log-format", log.format.to_string());
     lines.put("log-level", log.level.to_string());
     lines.put_some("log-file", log.file.as_deref().map(path));
@@ -110,6 +118,47 @@ fn etcd(lines: &mut Lines, settings: &EtcdSettings) {
     lines.put("etcd-timeout", format!("{}ms", timeout.as_millis()));
     lines.put("etcd-max-txn-ops", *max_txn_ops);
     lines.put("etcd-max-request-bytes", *max_request_bytes);
+}
+
+fn provisioning(lines: &mut Lines, config: &ProvisioningConfig) {
+    let ProvisioningConfig { ironic, bmc_types, rules, conductor, ipmitool, fleet } = config;
+    lines.put("ironic", listeners(ironic));
+    lines.put("simulated-hardware", fleet.is_some());
+    lines.put("ipmitool", path(ipmitool));
+    let Options {
+        strictness: Strictness { require_healthy },
+        no_automated_clean,
+        power_off_after_verify,
+        no_provide_in_maintenance,
+        clean_priorities,
+    } = rules;
+    lines.put("require-healthy", *require_healthy);
+    lines.put("automated-clean", !no_automated_clean);
+    lines.put("power-off-after-verify", *power_off_after_verify);
+    lines.put("provide-in-maintenance", !no_provide_in_maintenance);
+    lines.put_some("clean-priorities", (!clean_priorities.is_empty()).then(|| json!(clean_priorities)));
+    lines.put_some("bmc-types", (!bmc_types.is_empty()).then(|| bmc_types.iter().map(bmc_type).collect::<Value>()));
+    lines.put("conductor", conductor.is_some());
+    let Some(ConductorOptions { name, capacity, lease, power_sync, .. }) = conductor else { return };
+    lines.put_some("conductor-name", Some(name.as_str()).filter(|name| !name.is_empty()));
+    lines.put("work-lease", format!("{lease:?}"));
+    lines.put("power-sync-interval", format!("{power_sync:?}"));
+    let bounds = [
+        ("verify-concurrency", Class::Verify),
+        ("inspect-concurrency", Class::Inspect),
+        ("clean-concurrency", Class::Clean),
+        ("deploy-concurrency", Class::Deploy),
+    ];
+    for (key, class) in bounds {
+        lines.put_some(key, capacity.per_class.get(&class).copied());
+    }
+    lines.put("group-concurrency", capacity.per_group);
+}
+
+fn bmc_type(rule: &BmcTypeRule) -> Value {
+    let BmcTypeRule { bmc_type, driver, settings, secrets } = rule;
+    let secrets: BTreeMap<&String, &str> = secrets.keys().map(|key| (key, SET)).collect();
+    json!({ "type": bmc_type, "driver": driver, "settings": settings, "secret-files": secrets })
 }
 
 fn pem(pem: &Pem) -> String {

@@ -23,3 +23,19 @@ pub const ETCD_REQUEST_BYTES_MIN: u64 = 256 * 1024;
 
 /// Largest request. etcd's own protocol ends here.
 pub const ETCD_REQUEST_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// Longest name of a server: a host name with room for more.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// How often power states may be read. Faster, and BMCs do little else; slower, and nobody would call it watching.
+pub const POWER_SYNC: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 60 * 60));
+
+/// How long a server's work may stay with it after its death. Shorter, and a slow store looks like a death; longer, and machines
+/// stand still for no reason.
+pub const WORK_LEASE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(300));
+
+/// Most nodes worked on at once: more than the largest fleet we measure.
+pub const CONCURRENCY_MAX: u64 = 10_000;
+
+/// Highest priority of a step.
+pub const PRIORITY_MAX: u32 = 1_000_000;

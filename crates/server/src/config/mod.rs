@@ -9,6 +9,7 @@ mod describe;
 mod error;
 mod etcd;
 mod limits;
+mod provisioning;
 mod raw;
 mod reference;
 mod secret;
@@ -25,6 +26,7 @@ use sabakan_service::metrics::MetricsOptions;
 
 use crate::{
     logging::{LogConfig, UnknownWord},
+    provisioning::ProvisioningConfig,
     rest::FeedBounds,
 };
 
@@ -74,6 +76,8 @@ pub struct ServerConfig {
     pub require_token: bool,
     /// Whether machines may be registered whose addresses leave the pool.
     pub outside_pool: OutsidePool,
+    /// Provisioning.
+    pub provisioning: ProvisioningConfig,
     /// What GraphQL offers.
     pub graphql: GraphqlConfig,
     /// Where metrics are, and how many.
@@ -138,7 +142,7 @@ impl ServerConfig {
     fn from_sources(from: &mut Sources<'_>) -> ServerConfig {
         let data_dir = setting!(from, "data-dir", data_dir);
         let data_dir = from.check(&data_dir, values::path).unwrap_or_else(|| defaults::DATA_DIR.into());
-        let (http, https, metrics) = listeners(from);
+        let [http, https, metrics, ironic] = listeners(from);
         let advertise_url = setting!(from, "advertise-url", advertise_url);
         let advertise_url_https = setting!(from, "advertise-url-https", advertise_url_https);
         let outside_pool = setting!(from, "allow-outside-pool", allow_outside_pool);
@@ -166,6 +170,7 @@ impl ServerConfig {
             audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
             require_token,
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
+            provisioning: provisioning::provisioning(from, ironic),
             graphql: graphql(from, require_token),
             metrics: MetricsConfig { listen: metrics, options: metrics_options(from) },
             log: log(from),
@@ -177,14 +182,16 @@ impl ServerConfig {
 }
 
 /// Addresses for HTTP, for HTTPS and for metrics. Each may be off, but not the first two: nobody could reach the server then.
-fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>, Vec<ListenAddress>) {
+fn listeners(from: &mut Sources<'_>) -> [Vec<ListenAddress>; 4] {
     let http = setting!(from, "http", http);
     let https = setting!(from, "https", https);
     let metrics = setting!(from, "metrics", metrics);
+    let ironic = setting!(from, "ironic", ironic);
     let all = [
         addresses(from, &http, Some(defaults::HTTP)),
         addresses(from, &https, Some(defaults::HTTPS)),
         addresses(from, &metrics, None),
+        addresses(from, &ironic, Some(defaults::IRONIC)),
     ];
     let off = |given: &Option<Given<Texts>>| given.as_ref().is_some_and(|given| given.value.is_off());
     if let Some(given) = https.as_ref().filter(|_| off(&http) && off(&https)) {
@@ -193,12 +200,12 @@ fn listeners(from: &mut Sources<'_>) -> (Vec<ListenAddress>, Vec<ListenAddress>,
     let listeners: Vec<_> = all.iter().flatten().collect();
     for (index, listener) in listeners.iter().enumerate() {
         if listeners[..index].iter().any(|earlier| earlier.collides(listener)) {
-            let at = metrics.as_ref().or(https.as_ref()).or(http.as_ref()).map_or("--http", |given| &given.at);
+            let given = ironic.as_ref().or(metrics.as_ref());
+            let at = given.or(https.as_ref()).or(http.as_ref()).map_or("--http", |given| &given.at);
             from.wrong(at, format!("{listener} is listened on twice"));
         }
     }
-    let [http, https, metrics] = all;
-    (http, https, metrics)
+    all
 }
 
 fn addresses(from: &mut Sources<'_>, given: &Option<Given<Texts>>, default: Option<&str>) -> Vec<ListenAddress> {
@@ -292,11 +299,6 @@ fn request_id_header(from: &mut Sources<'_>) -> HeaderName {
 /// day they begin to matter. Turning off what is not there needs no word.
 fn without_effect(from: &mut Sources<'_>) -> Vec<String> {
     let mut places = Vec::new();
-    let ironic = setting!(from, "ironic", ironic);
-    if let Some(given) = ironic.filter(|given| !given.value.is_off()) {
-        from.check_each(&given, values::listen_address);
-        places.push(given.at);
-    }
     let dhcp = setting!(from, "dhcp-bind", dhcp_bind).filter(|given| !Texts::from(given.value.clone()).is_off());
     from.check(&dhcp, values::listen_address);
     let ipxe = setting!(from, "ipxe-efi-path", ipxe_efi_path);

@@ -4,7 +4,11 @@
 use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::Spanned;
 
-use super::{defaults, secret::Secret};
+use super::{
+    defaults,
+    provisioning::{BmcTypeFile, Numbers, ProvisioningFlags},
+    secret::Secret,
+};
 
 /// The flags of the server. Nothing is checked here and no default is filled in: what is absent may stand in the file.
 #[derive(Clone, Default, clap::Args)]
@@ -23,7 +27,7 @@ pub struct Flags {
         help = help("Addresses for HTTPS, as for --http; `none` turns it off", defaults::HTTPS))]
     pub https: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = later("Addresses for the Ironic-compatible API; `none` turns it off", defaults::IRONIC))]
+        help = help("Addresses for the Ironic-compatible provisioning API, as for --http; `none` turns it off", defaults::IRONIC))]
     pub ironic: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
         help = help("Addresses for /metrics alone, as for --http", "/metrics is on --http and --https"))]
@@ -151,6 +155,8 @@ pub struct Flags {
         help = help("Count requests by the path that was asked for, as the older service does, instead of its route; past a bound \
             they are counted together", defaults::NO))]
     pub metrics_raw_paths: Option<String>,
+    #[command(flatten)]
+    pub provisioning: ProvisioningFlags,
     #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
         help = help("plain, logfmt or json", defaults::LOG_FORMAT))]
     pub log_format: Option<String>,
@@ -209,6 +215,23 @@ pub struct File {
     pub enable_playground: Line<String>,
     pub graphql_open_mutations: Line<String>,
     pub ipxe_efi_path: Line<String>,
+    pub conductor: Line<String>,
+    pub conductor_name: Line<String>,
+    pub simulated_hardware: Line<String>,
+    pub automated_clean: Line<String>,
+    pub require_healthy: Line<String>,
+    pub power_off_after_verify: Line<String>,
+    pub provide_in_maintenance: Line<String>,
+    pub power_sync_interval: Line<String>,
+    pub work_lease: Line<String>,
+    pub verify_concurrency: Line<String>,
+    pub inspect_concurrency: Line<String>,
+    pub clean_concurrency: Line<String>,
+    pub deploy_concurrency: Line<String>,
+    pub group_concurrency: Line<String>,
+    pub ipmitool: Line<String>,
+    pub clean_priorities: Numbers,
+    pub bmc_types: Line<Vec<BmcTypeFile>>,
     pub log_format: Line<String>,
     pub log_level: Line<String>,
     pub log_file: Line<String>,
@@ -351,6 +374,6 @@ fn later(text: &str, default: &str) -> String {
 }
 
 /// A help text with the default at its end, the way clap itself writes it; `super::reference` takes it apart again.
-fn help(text: &str, default: &str) -> String {
+pub fn help(text: &str, default: &str) -> String {
     format!("{text} [default: {default}]")
 }

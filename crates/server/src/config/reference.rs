@@ -30,6 +30,38 @@ stand together under `etcd`, where certificates can be given in place of their f
 Relative paths start at the directory the server is started in.
 ";
 
+/// Settings with a structure, which only a file can hold. A test loads the example.
+pub const TABLES_EXAMPLE: &str = "\
+bmc-types:
+- type: iDRAC-9
+  driver: redfish
+  username: root
+  password-file: /etc/sabakan/idrac.password
+  settings:
+    redfish_verify_ca: /etc/sabakan/bmc-ca.pem
+- type: Rome*
+  driver: ipmi
+  username: admin
+  password-file: /etc/sabakan/rome.password
+clean-priorities:
+  deploy.erase_devices: 20
+  deploy.erase_devices_metadata: 0
+";
+
+const TABLES: &str = "
+## Tables of provisioning
+
+Two settings of provisioning are only keys of the file.
+
+`bmc-types` says which driver talks to machines of a BMC type, and with which credentials. A `*` at the end of a type stands for
+anything. The first entry that matches holds; after them comes the [built-in table](../concepts/provisioning.md#drivers). Each
+entry has `type`, `driver` (`redfish`, `ipmi`, or with `--simulated-hardware` `fake-hardware`), and where needed `username`,
+`password-file`, `settings` (open settings of the driver) and `secret-files` (secret ones, each the path of a file with one
+line). A secret never stands in this file. A node's own `driver_info` wins over its type.
+
+`clean-priorities` changes the priority of automated clean steps, by `interface.step`; 0 leaves a step out.
+";
+
 /// `docs/reference/configuration.md`.
 pub fn reference() -> String {
     let command = Flags::augment_args(Command::new("sabakan"));
@@ -43,10 +75,13 @@ pub fn reference() -> String {
             .filter(|arg| arg.get_help_heading() == heading)
             .for_each(|arg| text.push_str(&row(arg)));
     }
+    text.push_str(TABLES);
+    text.push_str(&format!("\n```yaml\n{TABLES_EXAMPLE}```\n"));
     text.push_str("\n## Environment\n\n| variable | meaning |\n| --- | --- |\n");
     text.push_str(&format!(
         "| `{PASSWORD_VARIABLE}` | The password for etcd. Weaker than `--etcd-password` and `--etcd-password-file`, stronger than \
-         the file |\n| `REQUEST_ID_HEADER` | The header that carries the id of a request, both ways. Default `{REQUEST_ID_HEADER}` |\n"
+         the file |\n| `REQUEST_ID_HEADER` | The header that carries the id of a request, both ways. Default `{REQUEST_ID_HEADER}` |\n\
+         | `PATH` | Where `ipmitool` is looked for |\n"
     ));
     text
 }

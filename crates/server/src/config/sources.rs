@@ -116,10 +116,17 @@ impl<'a> Sources<'a> {
         self.errors
     }
 
-    fn in_file<T>(&self, key: &str, line: Spanned<T>) -> Given<T> {
+    /// A value of the file with its place.
+    pub fn in_file<T>(&self, key: &str, line: Spanned<T>) -> Given<T> {
+        let at = self.place(key, &line);
+        Given { value: line.value, rank: Rank::File, at }
+    }
+
+    /// Where a value of the file stands.
+    pub fn place<T>(&self, key: &str, line: &Spanned<T>) -> String {
         let number = line.referenced.line();
         let place = if number > 0 { format!(":{number}") } else { String::new() };
-        Given { value: line.value, rank: Rank::File, at: format!("{}{place}: {key}", self.file_name) }
+        format!("{}{place}: {key}", self.file_name)
     }
 }
 

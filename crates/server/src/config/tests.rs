@@ -30,7 +30,7 @@ impl Case {
     fn load(&self, args: &[&str]) -> Result<ServerConfig, ConfigErrors> {
         ServerConfig::load(flags(args), &|name| match name {
             "SABAKAN_ETCD_PASSWORD" => self.password_variable.clone(),
-            "REQUEST_ID_HEADER" => None,
+            "REQUEST_ID_HEADER" | "PATH" => None,
             other => panic!("{other} is not documented"),
         })
     }
@@ -71,29 +71,46 @@ fn etcd(config: &ServerConfig) -> &EtcdSettings {
 
 #[test]
 fn without_any_setting_the_server_is_for_this_machine_alone() {
-    let config = Case::new().load(&[]).expect("the defaults follow the rules");
+    // Where the program is depends on the machine the test runs on.
+    let config = Case::new().load(&["--ipmitool", "ipmitool"]).expect("the defaults follow the rules");
     let expected = "\
 allow-ips:
 - 127.0.0.1/32
 - \"::1/128\"
 allow-outside-pool: false
 audit-retention-days: 60
+automated-clean: true
+clean-concurrency: 100
+conductor: true
 data-dir: ./sabakan-data
+deploy-concurrency: 250
 enable-playground: false
 etcd-prefix: /sabakan/
 graphql-open-mutations: false
+group-concurrency: 300
 http:
 - 127.0.0.1:8888
 https:
 - 127.0.0.1:8443
+inspect-concurrency: 64
+ipmitool: ipmitool
+ironic:
+- 127.0.0.1:6385
 key-file: ./sabakan-data/disk-keys.json
 log-format: plain
 log-level: info
 metrics: none
 metrics-machines: true
 metrics-raw-paths: false
+power-off-after-verify: false
+power-sync-interval: 120s
+provide-in-maintenance: true
+require-healthy: false
 require-token: false
+simulated-hardware: false
 states-prefix: /states/
+verify-concurrency: 64
+work-lease: 15s
 # The store is the embedded one, in data-dir.
 ";
     assert_eq!(describe(&config), expected);
@@ -303,13 +320,13 @@ fn everything_wrong_is_said_at_once() {
             "--data-dir: must not be empty".to_owned(),
             format!("c.yml:1: http: \"nowhere\" {address}"),
             format!("c.yml:1: http: \"5\" {address}"),
+            format!("c.yml:9: ironic: \"somewhere\" {address}"),
             format!("c.yml:2: allow-ips: \"10.0.0.0/33\" {network}"),
             format!("c.yml:2: allow-ips: \"here\" {network}"),
             "c.yml:5: etcd.endpoints: \"ftp://h:1\" must start with http:// or https://, or be host:port".to_owned(),
             "--etcd-username: needs a password: see --etcd-password-file".to_owned(),
             "c.yml:6: etcd.prefix: the same is said at c.yml:7: etcd-prefix".to_owned(),
             "c.yml:8: log-level: \"loud\" is none of critical, error, warning, info, debug".to_owned(),
-            format!("c.yml:9: ironic: \"somewhere\" {address}"),
         ]
     );
 }
@@ -355,11 +372,11 @@ fn a_file_that_is_no_configuration_is_refused_without_showing_it() {
 fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let case = Case::new();
     let check = |args: &[&str], expected: &[&str]| assert_eq!(case.load(args).expect("valid").without_effect, expected);
-    check(&["--ironic", ":1,:2", "--dhcp-bind", "0.0.0.0:67"], &["--ironic", "--dhcp-bind"]);
+    check(&["--dhcp-bind", "0.0.0.0:67"], &["--dhcp-bind"]);
     check(&["--ipxe-efi-path", "/i"], &["--ipxe-efi-path"]);
-    check(&["--ironic", "none", "--dhcp-bind", "off"], &[]);
+    check(&["--dhcp-bind", "off"], &[]);
     let refused = |args: &[&str]| case.lines(case.load(args)).len();
-    for args in [["--ironic", "x"], ["--dhcp-bind", ":67,:68"], ["--states-prefix", "x"], ["--ipxe-efi-path", ""]] {
+    for args in [["--dhcp-bind", ":67,:68"], ["--states-prefix", "x"], ["--ipxe-efi-path", ""]] {
         assert_eq!(refused(&args), 1, "{args:?}");
     }
 
@@ -369,7 +386,7 @@ fn settings_of_parts_to_come_are_named_if_they_are_set() {
     let said = command.get_arguments().filter(|arg| help(arg).contains(raw::NO_EFFECT)).filter_map(clap::Arg::get_long);
     let mut said: Vec<_> = said.collect();
     said.sort_unstable();
-    let expected = ["advertise-url", "advertise-url-https", "dhcp-bind", "ipxe-efi-path", "ironic"];
+    let expected = ["advertise-url", "advertise-url-https", "dhcp-bind", "ipxe-efi-path"];
     assert_eq!(said, expected);
 }
 
@@ -529,3 +546,5 @@ fn the_header_of_request_ids_is_a_header() {
     let error = load("not a header").expect_err("spaces").to_string();
     assert!(error.contains("REQUEST_ID_HEADER: \"not a header\" is not the name of a header"), "{error}");
 }
+
+mod provisioning;

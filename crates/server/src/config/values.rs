@@ -162,10 +162,15 @@ pub fn boolean(text: &str) -> Result<bool, String> {
 }
 
 pub fn etcd_timeout(text: &str) -> Result<Duration, String> {
+    time_within(text, (Duration::from_millis(1), limits::ETCD_TIMEOUT_MAX))
+}
+
+/// A time that is neither shorter nor longer than these.
+pub fn time_within(text: &str, (min, max): (Duration, Duration)) -> Result<Duration, String> {
     let time = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     let time = time.ok_or_else(|| format!("{text:?} is not a time such as 500ms, 2s or 1m"))?;
-    if time < Duration::from_millis(1) || time > limits::ETCD_TIMEOUT_MAX {
-        return Err(format!("{text:?} is not between 1ms and {}s", limits::ETCD_TIMEOUT_MAX.as_secs()));
+    if time < min || time > max {
+        return Err(format!("{text:?} is not between {min:?} and {max:?}"));
     }
     Ok(time)
 }
@@ -186,7 +191,7 @@ pub fn request_bytes(text: &str) -> Result<usize, String> {
     within(text, bytes, limits::ETCD_REQUEST_BYTES_MIN, limits::ETCD_REQUEST_BYTES_MAX)
 }
 
-fn within(text: &str, number: u64, min: u64, max: u64) -> Result<usize, String> {
+pub fn within(text: &str, number: u64, min: u64, max: u64) -> Result<usize, String> {
     let number = (min..=max).contains(&number).then(|| usize::try_from(number).ok()).flatten();
     number.ok_or_else(|| format!("{text:?} is not between {min} and {max}"))
 }

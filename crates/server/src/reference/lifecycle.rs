@@ -41,7 +41,7 @@ pub(super) fn page() -> String {
         let guards: Vec<_> = edge.guards.iter().map(|guard| format!("[{}]", guard.text())).collect();
         let label = match edge.on {
             Trigger::Request => guards.join(" "),
-            Trigger::KeysErased => trigger(edge.on).to_owned(),
+            Trigger::KeysErased | Trigger::TornDown | Trigger::Provided => trigger(edge.on).to_owned(),
         };
         let label = if label.is_empty() { label } else { format!(": {label}") };
         writeln!(text, "    {} --> {}{label}", edge.from, edge.to).expect(write);
@@ -57,6 +57,8 @@ fn trigger(on: Trigger) -> &'static str {
     match on {
         Trigger::Request => "requested",
         Trigger::KeysErased => "its disk keys are deleted",
+        Trigger::TornDown => "provisioning tears down or erases",
+        Trigger::Provided => "provisioning makes it available",
     }
 }
 
@@ -79,5 +81,7 @@ mod tests {
         assert_eq!(arrows, EDGES.len() + 2, "besides the beginning and the end");
         assert!(page.contains("    retiring --> retired: [it has no disk key]\n"), "{page}");
         assert!(page.contains("    retiring --> retired: its disk keys are deleted\n"), "{page}");
+        assert!(page.contains("    updating --> retiring: provisioning tears down or erases\n"), "{page}");
+        assert!(page.contains("    retired --> uninitialized: provisioning makes it available\n"), "{page}");
     }
 }

@@ -141,14 +141,14 @@ pub(super) fn forced(query: Option<&str>) -> bool {
     query.unwrap_or_default().split('&').any(|pair| matches!(pair, "force" | "force=true" | "force=1"))
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// The name a caller gives itself: printable and short, or nothing.
-fn declared(headers: &HeaderMap) -> String {
+pub(crate) fn declared(headers: &HeaderMap) -> String {
     let name = headers.get(USER_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let fits = name.len() <= limits::USER_BYTES_MAX && !name.chars().any(char::is_control);
     if fits { name.to_owned() } else { String::new() }

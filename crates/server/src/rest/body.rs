@@ -64,10 +64,20 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 pub(crate) async fn read(
     room: &Arc<Semaphore>,
     headers: &HeaderMap,
-    mut body: Body,
+    body: Body,
     max: usize,
 ) -> Result<Payload, ApiError> {
     check_type(headers)?;
+    read_any(room, headers, body, max).await
+}
+
+/// The same, whatever the body says to be.
+pub(crate) async fn read_any(
+    room: &Arc<Semaphore>,
+    headers: &HeaderMap,
+    mut body: Body,
+    max: usize,
+) -> Result<Payload, ApiError> {
     let too_large = || ApiError::new(ErrorKind::TooLarge, format!("the request body is larger than {max} bytes"));
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {

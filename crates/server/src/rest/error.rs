@@ -58,6 +58,11 @@ impl ApiError {
         self.kind
     }
 
+    /// What is wrong, without the words this API puts before it.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
     /// What only the log may say.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
@@ -115,7 +120,8 @@ impl From<ServiceError> for ApiError {
             // The older API answers 400 here, where it answers 500 to every other refusal.
             ServiceError::KeysExist => ApiError::new(ErrorKind::Invalid, reason),
             ServiceError::Forbidden(_) => ApiError::new(ErrorKind::Forbidden, reason),
-            ServiceError::Conflict(_) => ApiError::new(ErrorKind::Conflict, reason),
+            ServiceError::Conflict(_) | ServiceError::Stale(_) => ApiError::new(ErrorKind::Conflict, reason),
+            ServiceError::Hardware(_) => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Gone { .. } => ApiError::new(ErrorKind::Gone, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
             ServiceError::Busy | ServiceError::Crowded(_) => ApiError::new(ErrorKind::Unavailable, reason),

@@ -134,7 +134,7 @@ async fn answer(app: &App, query: sabakan_domain::query::Query) -> Result<Respon
     if machines.is_empty() {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let body = Body::new(MachineList { machines, now, written: 0 });
+    let body = Body::new(MachineList { machines, now, written: 0, gave_way: false });
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -144,14 +144,22 @@ struct MachineList {
     machines: FoundMachines,
     now: Timestamp,
     written: usize,
+    /// The thread was given to others since the last piece.
+    gave_way: bool,
 }
 
 impl hyper::body::Body for MachineList {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let list = self.get_mut();
+        // A reader as fast as we are would otherwise keep this thread for its whole list, and every other connection waiting.
+        if list.written > 0 && !std::mem::replace(&mut list.gave_way, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        list.gave_way = false;
         let end = list.machines.len().min(list.written + limits::MACHINES_PER_CHUNK);
         if list.written == end {
             return Poll::Ready(None);

@@ -53,6 +53,11 @@ pub struct App {
 }
 
 impl App {
+    /// What another API needs to let the same callers in: tokens, policy, room for bodies.
+    pub(crate) fn gate(&self) -> (Arc<Tokens>, Arc<Policy>, Arc<Semaphore>) {
+        (Arc::clone(&self.tokens), Arc::clone(&self.policy), Arc::clone(&self.bodies))
+    }
+
     /// Everything handlers need, on one foundation.
     pub fn new(foundation: Arc<Foundation>, crypts: Crypts, policy: Policy, feed_room: FeedRoom) -> App {
         App {

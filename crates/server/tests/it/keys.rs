@@ -42,22 +42,29 @@ fn neither_the_store_nor_a_backup_reveals_a_key_and_rotation_keeps_them() {
     client.create_machines(&[machine("a", 0, "worker")]).expect("registered");
     assert_eq!(request(&server.url(), "PUT", "/api/v1/crypts/a/d1", &[], secret).status, 201);
     assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"").body.as_bytes(), secret);
+    let ironic = format!("http://{}", server.address("ironic"));
+    let version = [("x-openstack-ironic-api-version", "latest")];
+    let node = br#"{"driver": "redfish", "name": "n1",
+        "driver_info": {"redfish_address": "192.0.2.1", "redfish_username": "u", "redfish_password": "hunter2-of-the-bmc"}}"#;
+    let made = request(&ironic, "POST", "/v1/nodes", &version, node);
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert!(!made.body.contains("hunter2"), "{}", made.body);
     let log = server.log();
-    assert!(!contains(log.as_bytes(), &secret[..16]), "no key in the log");
+    assert!(!contains(log.as_bytes(), &secret[..16]) && !log.contains("hunter2"), "no secret in the log");
     server.terminate();
 
     let database = fs::read(data.join("sabakan.db")).expect("the store");
     let export = succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&data)]));
     assert!(export.contains("/sabakan/crypts/a/d1"), "the sealed key is in the export");
     for (name, bytes) in [("store", &database[..]), ("export", export.as_bytes())] {
-        assert!(!contains(bytes, &secret[..16]), "{name}");
+        assert!(!contains(bytes, &secret[..16]) && !contains(bytes, b"hunter2"), "{name}");
     }
 
     let before = succeed(&keys(&["list"]));
     let old = before.split_whitespace().next().expect("an id").to_owned();
     let refused = keys(&["forget", &old]);
     assert_eq!(refused.status.code(), Some(1), "the current key is needed");
-    assert!(succeed(&keys(&["rotate"])).contains("1 disk keys are sealed"));
+    assert!(succeed(&keys(&["rotate"])).contains("1 disk keys and 1 BMC credentials are sealed"));
     assert_eq!(succeed(&keys(&["list"])).lines().count(), 2);
     succeed(&keys(&["forget", &old]));
     assert_eq!(succeed(&keys(&["list"])).lines().count(), 1);
@@ -65,16 +72,23 @@ fn neither_the_store_nor_a_backup_reveals_a_key_and_rotation_keeps_them() {
     let server = Process::start(SABAKAN, &data, NO_FLAGS);
     let answer = request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"");
     assert_eq!((answer.status, answer.body.as_bytes()), (200, &secret[..]));
+    // Whoever validates the settings of a node opens its secrets.
+    let validate = |server: &Process| {
+        let ironic = format!("http://{}", server.address("ironic"));
+        request(&ironic, "GET", "/v1/nodes/n1/validate", &version, b"").json()["power"]["result"].clone()
+    };
+    assert_eq!(validate(&server), true);
     server.terminate();
 
     // Without its key file a server does not start: it could open nothing, and would seal under a key nobody else has.
     let ring = data.join("disk-keys.json");
     let kept = fs::read(&ring).expect("the key file");
     fs::remove_file(&ring).expect("lost");
-    let failed = run(SABAKAN, ["--http", "127.0.0.1:0", "--https", "none", "--data-dir", text(&data)]);
+    let failed =
+        run(SABAKAN, ["--http", "127.0.0.1:0", "--https", "none", "--ironic", "none", "--data-dir", text(&data)]);
     assert_eq!(failed.status.code(), Some(1));
     let error = String::from_utf8_lossy(&failed.stderr).into_owned();
-    assert!(error.contains("the store holds disk keys, but the key file"), "{error}");
+    assert!(error.contains("the store holds disk keys or BMC credentials, but the key file"), "{error}");
     assert!(!ring.exists(), "and makes no other");
     // With another one it answers anything but "not found": a client would format the disk.
     let other = dir.path().join("other");
@@ -84,6 +98,7 @@ fn neither_the_store_nor_a_backup_reveals_a_key_and_rotation_keeps_them() {
     let answer = request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"");
     assert_eq!(answer.status, 500, "{}", answer.body);
     assert!(server.log().contains("not in the key file"), "{}", server.log());
+    assert_eq!(validate(&server), false, "nobody can open it");
     server.terminate();
     fs::write(&ring, kept).expect("found again");
     let server = Process::start(SABAKAN, &data, NO_FLAGS);

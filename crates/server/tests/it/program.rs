@@ -8,7 +8,7 @@ use std::{
 };
 
 use sabakan_testkit::{
-    client::Client,
+    client::{Client, NodeFilter, NodesClient},
     process::{Process, run},
     wait_for,
 };
@@ -41,7 +41,17 @@ fn a_signal_at_any_moment_of_the_start_ends_it_cleanly() {
         let data = dir.path().join("data");
         fs::create_dir(&data).expect("made");
         let mut child = Command::new(SABAKAN)
-            .args(["--http", "127.0.0.1:0", "--https", "none", "--log-level", "error", "--data-dir"])
+            .args([
+                "--http",
+                "127.0.0.1:0",
+                "--https",
+                "none",
+                "--ironic",
+                "none",
+                "--log-level",
+                "error",
+                "--data-dir",
+            ])
             .arg(&data)
             .spawn()
             .expect("started");
@@ -65,7 +75,10 @@ fn addresses_of_a_killed_server_are_not_left_to_be_read() {
     // The next one gets no further than its port: the old file is gone all the same.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let failed = run(SABAKAN, ["--http", &address, "--https", "none", "--data-dir", data.to_str().expect("UTF-8")]);
+    let failed = run(
+        SABAKAN,
+        ["--http", &address, "--https", "none", "--ironic", "none", "--data-dir", data.to_str().expect("UTF-8")],
+    );
     assert_eq!(failed.status.code(), Some(1));
     assert!(!data.join("addresses.json").exists(), "{left}");
 }
@@ -76,7 +89,7 @@ fn a_second_server_on_the_same_data_says_who_has_it() {
     let data = dir.path().join("data");
     let server = Process::start(SABAKAN, &data, NO_FLAGS);
     let data = data.to_str().expect("UTF-8");
-    let second = run(SABAKAN, ["--http", "127.0.0.1:0", "--https", "none", "--data-dir", data]);
+    let second = run(SABAKAN, ["--http", "127.0.0.1:0", "--https", "none", "--ironic", "none", "--data-dir", data]);
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
     assert!(error.contains("in use") && error.contains(&server.id().to_string()), "{error}");
@@ -88,7 +101,10 @@ fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let data = dir.path().join("data");
-    let failed = run(SABAKAN, ["--http", &address, "--https", "none", "--data-dir", data.to_str().expect("UTF-8")]);
+    let failed = run(
+        SABAKAN,
+        ["--http", &address, "--https", "none", "--ironic", "none", "--data-dir", data.to_str().expect("UTF-8")],
+    );
     assert_eq!(failed.status.code(), Some(1));
     let error = text(&failed.stderr);
     assert!(error.contains(&format!("cannot listen on {address} (--http)")), "{error}");
@@ -168,7 +184,7 @@ fn logs_are_json_lines_when_asked() {
 fn the_demo_has_two_racks_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut demo = Command::new(SABAKAN)
-        .args(["demo", "--http", "127.0.0.1:0", "--https", "none"])
+        .args(["demo", "--http", "127.0.0.1:0", "--https", "none", "--ironic", "127.0.0.1:0"])
         .env("TMPDIR", dir.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -190,6 +206,14 @@ fn the_demo_has_two_racks_and_leaves_nothing_behind() {
     let machines = Client::new(&url).expect("a URL").list_machines(&Default::default()).expect("machines");
     assert_eq!(machines.len(), 26);
     assert_eq!(machines.iter().filter(|m| m.spec.role == "boot").count(), 2);
+    let ironic = word("Ironic").replace("/v1/nodes", "");
+    let nodes = NodesClient::over(Client::new(&ironic).expect("a URL")).list(&NodeFilter::default()).expect("nodes");
+    assert_eq!(nodes.len(), 26);
+    assert!(nodes.iter().all(|node| node.driver.as_deref() == Some("fake-hardware")));
+    assert!(
+        shown.iter().any(|line| line.contains("sabactl -- nodes") && line.contains("manage demo-0-01")),
+        "{shown:?}"
+    );
     // The commands it prints are real ones.
     let curl = shown.iter().find(|line| line.trim_start().starts_with("curl ")).expect("a curl command");
     let output = Command::new("sh").args(["-c", curl]).output().expect("sh runs");
@@ -208,7 +232,16 @@ fn etcd_that_does_not_answer_is_said_soon() {
     let data = dir.path().join("data");
     let failed = run(
         SABAKAN,
-        ["--etcd-endpoints", "http://127.0.0.1:1", "--https", "none", "--data-dir", data.to_str().expect("UTF-8")],
+        [
+            "--etcd-endpoints",
+            "http://127.0.0.1:1",
+            "--https",
+            "none",
+            "--ironic",
+            "none",
+            "--data-dir",
+            data.to_str().expect("UTF-8"),
+        ],
     );
     assert_eq!(failed.status.code(), Some(1));
     let error = text(&failed.stderr);

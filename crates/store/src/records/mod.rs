@@ -4,6 +4,7 @@
 mod audit;
 mod config;
 mod machine;
+mod node;
 mod token;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ pub use audit::AuditRecord;
 pub use config::{DhcpRecord, IpamRecord};
 pub use machine::MachineRecord;
 pub(crate) use machine::decode_machine;
+pub use node::{LockRecord, NodeRecord, RowRecord, version as node_version};
 pub use token::TokenRecord;
 
 use crate::{KeyValue, StoreError};

@@ -6,6 +6,7 @@ use sabakan_domain::{
     audit::Category,
     crypt::{self, DiskPath, KeyRefusal},
     machine::Status,
+    provision::guards::{self, ProvisionRefusal},
     words::Serial,
 };
 
@@ -13,7 +14,7 @@ use super::{
     ChangeError,
     audit::{Act, By},
     change,
-    machines::{get, put as put_machine},
+    machines::{get, put as put_machine, with_node},
 };
 use crate::{Compare, Op, Range, Store, StoreError, Txn, keys::Keys};
 
@@ -24,6 +25,17 @@ pub struct StoredKey {
     pub disk: DiskPath,
     /// The sealed bytes.
     pub sealed: Bytes,
+}
+
+/// Why keys are not deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EraseRefusal {
+    /// The lifecycle forbids it.
+    #[error(transparent)]
+    Key(#[from] KeyRefusal),
+    /// Provisioning forbids it.
+    #[error(transparent)]
+    Provision(#[from] ProvisionRefusal),
 }
 
 /// Stores a key. Refused for a machine that is leaving, and where a key is.
@@ -96,17 +108,19 @@ pub async fn erase(
     by: &By,
     serial: &Serial,
     describe: impl Fn(&[StoredKey]) -> String,
-) -> Result<Vec<DiskPath>, ChangeError<KeyRefusal>> {
+) -> Result<Vec<DiskPath>, ChangeError<EraseRefusal>> {
     let plan = || async {
-        let stored = get(store, keys, serial).await?;
-        let unchanged = stored.unchanged(keys);
-        let state = crypt::check_delete(stored.machine.status.state).map_err(ChangeError::Refused)?;
+        let (stored, provisioned) = with_node(store, keys, serial).await?;
+        let state = crypt::check_delete(stored.machine.status.state).map_err(EraseRefusal::from);
+        let state = state.map_err(ChangeError::Refused)?;
+        guards::check_idle(&provisioned.node).map_err(EraseRefusal::from).map_err(ChangeError::Refused)?;
+        let unchanged = [stored.unchanged(keys), provisioned.unchanged];
         let erased = list(store, keys, serial).await?;
         let mut machine = stored.machine;
         machine.status = Status { state, since: by.now };
         // The machine is retiring at the revision compared: nobody could have added a key since, and nobody erased one without
         // moving it. Those read are all, and the transaction stays as small as it is however many they are.
-        let mut txn = Txn { when: vec![unchanged], then: vec![Op::DeletePrefix(keys.crypts(serial))] };
+        let mut txn = Txn { when: unchanged.to_vec(), then: vec![Op::DeletePrefix(keys.crypts(serial))] };
         put_machine(&mut txn, keys, &machine);
         by.log(&mut txn, keys, act(serial, "delete", describe(&erased)));
         Ok((txn, erased.into_iter().map(|key| key.disk).collect()))
@@ -115,7 +129,7 @@ pub async fn erase(
 }
 
 /// The keys of a machine.
-async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<Vec<StoredKey>, StoreError> {
+pub(super) async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<Vec<StoredKey>, StoreError> {
     let prefix = keys.crypts(serial);
     let mut found = Vec::new();
     let mut range = Range::first(prefix.clone());
@@ -172,6 +186,6 @@ pub async fn reseal_page(
 
 const RESEAL_AT_ONCE: usize = 200;
 
-fn act(serial: &Serial, action: &'static str, detail: String) -> Act {
+pub(super) fn act(serial: &Serial, action: &'static str, detail: String) -> Act {
     Act { category: Category::Crypts, instance: serial.to_string(), action, detail }
 }

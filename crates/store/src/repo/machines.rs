@@ -8,6 +8,10 @@ use sabakan_domain::{
     ipam::{IpamConfig, OutsidePool},
     lifecycle::{self, Force, Granted, HealthState, NotRetired, TransitionRefusal},
     machine::{Machine, NewMachine, Rack, Status},
+    provision::{
+        guards::{self, LifecycleVerdict, ProvisionRefusal},
+        node::{HeldReport, Node},
+    },
     registration::{Facts, Registration, RegistrationRefusal, plan_registration, release_index},
     words::Serial,
 };
@@ -15,12 +19,12 @@ use sabakan_domain::{
 use super::{
     ChangeError,
     audit::{Act, By},
-    change, revision_of,
+    change, nodes, revision_of,
 };
 use crate::{
     Compare, KeyValue, Op, Range, Store, StoreError, Txn,
     keys::Keys,
-    records::{self, IpamRecord, MachineRecord},
+    records::{self, IpamRecord, MachineRecord, NodeRecord},
 };
 
 /// Registers machines, all or none (G3). Compared in the transaction: the configuration, the index list of every rack touched, and
@@ -57,23 +61,63 @@ pub async fn register(
     change(store, plan).await
 }
 
-/// Removes a machine and releases its index.
-pub async fn remove(store: &dyn Store, keys: &Keys, by: &By, serial: &Serial) -> Result<(), ChangeError<NotRetired>> {
+/// Why a lifecycle state is not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateRefusal {
+    /// The lifecycle forbids it.
+    #[error(transparent)]
+    Transition(#[from] TransitionRefusal),
+    /// Provisioning forbids it.
+    #[error(transparent)]
+    Provision(#[from] ProvisionRefusal),
+}
+
+/// Why a machine is not removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemovalRefusal {
+    /// The lifecycle forbids it.
+    #[error(transparent)]
+    NotRetired(#[from] NotRetired),
+    /// Provisioning forbids it.
+    #[error(transparent)]
+    Provision(#[from] ProvisionRefusal),
+}
+
+/// Removes a machine with everything provisioning knows about it, and releases its index.
+pub async fn remove(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    serial: &Serial,
+) -> Result<(), ChangeError<RemovalRefusal>> {
     let plan = || async {
-        let stored = get(store, keys, serial).await?;
-        lifecycle::check_removal(stored.machine.status.state).map_err(ChangeError::Refused)?;
+        let (stored, provisioned) = with_node(store, keys, serial).await?;
+        let refused = |refusal| ChangeError::Refused(refusal);
+        lifecycle::check_removal(stored.machine.status.state).map_err(RemovalRefusal::from).map_err(refused)?;
+        guards::check_idle(&provisioned.node).map_err(RemovalRefusal::from).map_err(refused)?;
         let indices_key = keys.node_indices(stored.machine.rack);
         let read = store.get_many(vec![indices_key.clone()]).await?;
         let indices = read.values.first().and_then(Option::as_ref);
         let left = release_index(&decode_indices(indices)?, stored.machine.index_in_rack);
         let mut txn = Txn {
-            when: vec![stored.unchanged(keys), Compare::ModRevision(indices_key.clone(), revision_of(indices))],
+            when: vec![
+                stored.unchanged(keys),
+                provisioned.unchanged,
+                Compare::Missing(keys.lock(serial)),
+                Compare::ModRevision(indices_key.clone(), revision_of(indices)),
+            ],
             then: vec![
                 Op::Delete(keys.machine(serial)),
                 Op::Delete(keys.published(serial)),
                 Op::put(indices_key, records::encode(&left)),
             ],
         };
+        if provisioned.stored {
+            txn.then.push(Op::Delete(keys.node(serial)));
+            txn.then.push(Op::Delete(keys.node_id(provisioned.node.id)));
+            txn.then.push(Op::Delete(keys.inventory(serial)));
+            txn.then.push(Op::DeletePrefix(keys.history(serial)));
+        }
         by.log(&mut txn, keys, act(serial.as_str(), "delete", String::new()));
         Ok((txn, ()))
     };
@@ -81,7 +125,7 @@ pub async fn remove(store: &dyn Store, keys: &Keys, by: &By, serial: &Serial) ->
 }
 
 /// Moves a machine along its lifecycle. Whether it has keys is compared where the answer depends on it; asking for the state it is
-/// in writes nothing.
+/// in writes nothing. What a monitor reports while provisioning works on the machine is kept with the node instead.
 pub async fn set_state(
     store: &dyn Store,
     keys: &Keys,
@@ -89,27 +133,65 @@ pub async fn set_state(
     serial: &Serial,
     to: HealthState,
     force: Force,
-) -> Result<Machine, ChangeError<TransitionRefusal>> {
+) -> Result<Machine, ChangeError<StateRefusal>> {
     let plan = || async {
-        let stored = get(store, keys, serial).await?;
+        let (stored, provisioned) = with_node(store, keys, serial).await?;
         let from = stored.machine.status.state;
         let has_keys = to == HealthState::Retired && has_keys(store, keys, serial).await?;
-        let granted =
-            lifecycle::request(from, to, lifecycle::Facts { has_keys }, force).map_err(ChangeError::Refused)?;
-        let mut txn = Txn { when: vec![stored.unchanged(keys)], then: vec![] };
+        let refused = |refusal| ChangeError::Refused(refusal);
+        let granted = lifecycle::request(from, to, lifecycle::Facts { has_keys }, force);
+        let granted = granted.map_err(StateRefusal::from).map_err(refused)?;
+        let mut txn = Txn { when: vec![stored.unchanged(keys), provisioned.unchanged.clone()], then: vec![] };
         let mut machine = stored.machine;
-        if let Granted::Move(state) = granted {
-            machine.status = Status { state, since: by.now };
-            put(&mut txn, keys, &machine);
-            if to == HealthState::Retired {
-                txn.when.push(Compare::NoneWithPrefix(keys.crypts(serial)));
-            }
-            let forced = if force == Force::Yes { " (forced)" } else { "" };
-            by.log(&mut txn, keys, act(serial.as_str(), "set-state", format!("{from} -> {state}{forced}")));
+        if granted == Granted::Already {
+            declare(&mut txn, keys, by, &provisioned, to);
+            return Ok((txn, machine));
         }
+        let forced = force == Force::Yes;
+        let verdict = guards::check_lifecycle(&provisioned.node, from, to, forced);
+        if verdict.map_err(StateRefusal::from).map_err(refused)? == LifecycleVerdict::Hold {
+            hold_report(&mut txn, keys, by, provisioned.node, to);
+            return Ok((txn, machine));
+        }
+        machine.status = Status { state: to, since: by.now };
+        put(&mut txn, keys, &machine);
+        if to == HealthState::Retired {
+            txn.when.push(Compare::NoneWithPrefix(keys.crypts(serial)));
+            txn.when.push(Compare::Missing(keys.lock(serial)));
+        }
+        declare(&mut txn, keys, by, &provisioned, to);
+        let forced = if forced { " (forced)" } else { "" };
+        by.log(&mut txn, keys, act(serial.as_str(), "set-state", format!("{from} -> {to}{forced}")));
         Ok((txn, machine))
     };
     change(store, plan).await
+}
+
+/// Keeps what a monitor reported until the work under way has ended.
+fn hold_report(txn: &mut Txn, keys: &Keys, by: &By, mut node: Node, state: HealthState) {
+    let detail = format!("report {state} kept: the node is {}", node.state);
+    let reporter = by.actor.name.clone();
+    node.held_report = Some(HeldReport { state, at: by.now, by: reporter });
+    let name = node.name.clone();
+    nodes::put(txn, keys, node, &[]);
+    by.log(txn, keys, act(name.as_str(), "set-state", detail));
+}
+
+/// Remembers with a stored node that its machine is declared to leave, or no longer is: tear-down alone makes a machine retiring
+/// too, and that one comes back.
+fn declare(txn: &mut Txn, keys: &Keys, by: &By, provisioned: &Provisioned, to: HealthState) {
+    let declared = matches!(to, HealthState::Retiring | HealthState::Retired);
+    if !provisioned.stored || provisioned.node.retire_declared == declared {
+        return;
+    }
+    let mut node = provisioned.node.clone();
+    node.retire_declared = declared;
+    let name = node.name.clone();
+    nodes::put(txn, keys, node, &[]);
+    // A declaration that moves the machine is in the log already.
+    if txn.then.iter().all(|op| !matches!(op, Op::Put { key, .. } if *key == keys.machine(&name))) {
+        by.log(txn, keys, act(name.as_str(), "set-state", format!("declared {to}")));
+    }
 }
 
 /// Changes one machine in a way that no other record has a say in. `decide` may run again after a lost race; `None` changes
@@ -140,6 +222,11 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// Reads a stored machine.
+    pub(super) fn decode(kv: &KeyValue) -> Result<Stored, StoreError> {
+        Ok(Stored { machine: records::decode_machine(kv)?, revision: kv.mod_revision })
+    }
+
     /// Holds while nobody has written the machine since.
     pub(super) fn unchanged(&self, keys: &Keys) -> Compare {
         Compare::ModRevision(keys.machine(&self.machine.serial), self.revision)
@@ -153,7 +240,30 @@ pub(super) async fn get<R: std::error::Error + 'static>(
 ) -> Result<Stored, ChangeError<R>> {
     let read = store.get_many(vec![keys.machine(serial)]).await?;
     let Some(Some(kv)) = read.values.first() else { return Err(ChangeError::NotFound) };
-    Ok(Stored { machine: records::decode_machine(kv)?, revision: kv.mod_revision })
+    Ok(Stored::decode(kv)?)
+}
+
+/// What provisioning knows about a machine, and the compare that holds while it is still so.
+pub(super) struct Provisioned {
+    pub(super) node: Node,
+    pub(super) stored: bool,
+    pub(super) unchanged: Compare,
+}
+
+/// A machine with its node.
+pub(super) async fn with_node<R: std::error::Error + 'static>(
+    store: &dyn Store,
+    keys: &Keys,
+    serial: &Serial,
+) -> Result<(Stored, Provisioned), ChangeError<R>> {
+    let read = store.get_many(vec![keys.machine(serial), keys.node(serial)]).await?;
+    let [machine, node] = read.values.as_slice() else { return Err(ChangeError::NotFound) };
+    let stored = Stored::decode(machine.as_ref().ok_or(ChangeError::NotFound)?)?;
+    let unchanged = Compare::ModRevision(keys.node(serial), revision_of(node.as_ref()));
+    let known = node.as_ref().map(records::decode::<NodeRecord, Node>).transpose()?;
+    let is_stored = known.is_some();
+    let node = known.unwrap_or_else(|| nodes::implied_now(&stored.machine));
+    Ok((stored, Provisioned { node, stored: is_stored, unchanged }))
 }
 
 /// Writes the record and its copy for programs outside.
@@ -163,7 +273,7 @@ pub(super) fn put(txn: &mut Txn, keys: &Keys, machine: &Machine) {
     txn.then.push(Op::put(keys.published(&machine.serial), value));
 }
 
-async fn has_keys(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<bool, StoreError> {
+pub(super) async fn has_keys(store: &dyn Store, keys: &Keys, serial: &Serial) -> Result<bool, StoreError> {
     let page = store.list(Range { limit: 1, ..Range::first(keys.crypts(serial)) }).await?;
     Ok(!page.items.is_empty())
 }

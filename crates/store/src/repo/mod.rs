@@ -8,6 +8,7 @@ pub mod consistency;
 pub mod crypts;
 pub mod feed;
 pub mod machines;
+pub mod nodes;
 pub mod schema;
 pub mod tokens;
 

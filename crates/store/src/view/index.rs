@@ -84,6 +84,11 @@ impl<K: Ord + Clone> Index<K> {
         touched.map(of_key).sum()
     }
 
+    /// How many pairs there are.
+    pub(super) fn len(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    }
+
     /// Every slot, by key.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.chunks.iter().flat_map(|chunk| chunk.iter()).map(|(_, slot)| *slot)

@@ -4,20 +4,25 @@
 //! misses a write that was acknowledged before it began, whichever server took the write.
 
 mod index;
+mod nodes;
 mod snapshot;
+mod table;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
+pub(crate) use nodes::implied;
+pub use nodes::{Lock, Nodes, implied_id};
+use sabakan_domain::provision::node::Node;
 pub use snapshot::{ByState, Counts, Plan, Snapshot};
 
 use crate::{
     Event, KeyValue, Range, Revision, Store, StoreError, Watch, WatchBatch,
     keys::{Keys, Known},
     limits,
-    records::{self, DhcpRecord, IpamRecord},
+    records::{self, DhcpRecord, IpamRecord, LockRecord, NodeRecord},
 };
 
 /// The registry in memory. Dropping it ends the task that feeds it.
@@ -54,6 +59,11 @@ impl View {
                 limits::VIEW_WAIT_MAX.as_secs()
             ))),
         }
+    }
+
+    /// Tells when the view has moved: whoever waits on it looks again at what it needs.
+    pub fn moved(&self) -> watch::Receiver<Revision> {
+        self.reached.clone()
     }
 
     /// The registry as far as it is known here, without asking the store. For figures and diagnosis, not for answers.
@@ -145,6 +155,12 @@ fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
             Arc::make_mut(&mut snapshot.tokens).insert(id.to_owned(), kv.value.clone());
             Ok(())
         }
+        Some(Known::Node(_)) => records::decode::<NodeRecord, Node>(kv).map(|node| snapshot.put_node(node)),
+        Some(Known::Lock(name)) => decode_lock(kv).map(|lock| snapshot.put_lock(name, lock)),
+        Some(Known::Conductor(name)) => {
+            Arc::make_mut(&mut snapshot.conductors).insert(name.to_owned());
+            Ok(())
+        }
         None => Ok(()),
     };
     if let Err(error) = decoded {
@@ -161,15 +177,26 @@ fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
         Some(Known::Ipam) => snapshot.ipam = None,
         Some(Known::Dhcp) => snapshot.dhcp = None,
         Some(Known::Token(id)) => drop(Arc::make_mut(&mut snapshot.tokens).remove(id)),
+        Some(Known::Node(name)) => snapshot.remove_node(name),
+        Some(Known::Lock(name)) => snapshot.remove_lock(name),
+        Some(Known::Conductor(name)) => drop(Arc::make_mut(&mut snapshot.conductors).remove(name)),
         None => {}
     }
+}
+
+fn decode_lock(kv: &KeyValue) -> Result<Lock, StoreError> {
+    let record: LockRecord = serde_json::from_slice(&kv.value)
+        .map_err(|error| StoreError::Corrupt { place: kv.key.clone(), reason: error.to_string() })?;
+    Ok(Lock { record, revision: kv.mod_revision })
 }
 
 /// Reads the registry at one revision.
 async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let mut at = None;
-    for prefix in [keys.machines(), keys.ipam(), keys.dhcp(), keys.tokens()] {
+    let prefixes =
+        [keys.machines(), keys.ipam(), keys.dhcp(), keys.tokens(), keys.nodes(), keys.locks(), keys.conductors()];
+    for prefix in prefixes {
         let mut range = Range { at, ..Range::first(prefix) };
         let mut page = store.list(range.clone()).await?;
         loop {

@@ -5,7 +5,11 @@ mod counts;
 mod plan;
 mod walk;
 
-use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -21,11 +25,12 @@ use sabakan_domain::{
 pub use counts::{ByState, Counts};
 pub use plan::Plan;
 
-use super::index::{Index, Slot};
+use super::{
+    index::{Index, Slot},
+    nodes::Nodes,
+    table::Table,
+};
 use crate::Revision;
-
-/// Places in one part of the table: the part is what a change copies.
-const PART: usize = 256;
 
 /// Machines a search looks at before it asks whether anybody still waits for it: about a millisecond.
 const LOOKED_AT_ONCE: usize = 4_096;
@@ -37,7 +42,9 @@ pub struct Snapshot {
     pub(super) ipam: Option<Arc<IpamConfig>>,
     pub(super) dhcp: Option<Arc<DhcpConfig>>,
     pub(super) tokens: Arc<BTreeMap<String, Bytes>>,
-    table: Table,
+    pub(super) nodes: Nodes,
+    pub(super) conductors: Arc<BTreeSet<String>>,
+    table: Table<Machine>,
     by_serial: Index<Serial>,
     by_ipv4: Index<Ipv4Addr>,
     by_rack: Index<Rack>,
@@ -68,9 +75,24 @@ impl Snapshot {
         self.tokens.get(id)
     }
 
+    /// What provisioning knows.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Servers that do provisioning work, by name.
+    pub fn conductors(&self) -> impl Iterator<Item = &str> {
+        self.conductors.iter().map(String::as_str)
+    }
+
     /// How many machines there are.
     pub fn machine_count(&self) -> usize {
-        self.table.used
+        self.table.len()
+    }
+
+    /// Every machine, in byte order of serials.
+    pub fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
+        self.by_serial.slots().filter_map(|slot| self.table.get(slot))
     }
 
     /// One machine.
@@ -176,58 +198,6 @@ fn moved<K: Ord + Clone>(
     }
     for key in new {
         index.insert(key, slot);
-    }
-}
-
-/// Some machines, shared until one of its owners changes one.
-type Part = Arc<Vec<Option<Arc<Machine>>>>;
-
-/// Machines by slot. Slots of removed machines are used again.
-#[derive(Debug, Clone, Default)]
-struct Table {
-    parts: Arc<Vec<Part>>,
-    free: Arc<Vec<Slot>>,
-    used: usize,
-}
-
-impl Table {
-    fn get(&self, slot: Slot) -> Option<&Arc<Machine>> {
-        let slot = slot as usize;
-        self.parts.get(slot / PART)?.get(slot % PART)?.as_ref()
-    }
-
-    fn add(&mut self, machine: Arc<Machine>) -> Slot {
-        self.used += 1;
-        if !self.free.is_empty()
-            && let Some(slot) = Arc::make_mut(&mut self.free).pop()
-        {
-            *self.entry(slot) = Some(machine);
-            return slot;
-        }
-        let parts = Arc::make_mut(&mut self.parts);
-        if parts.last().is_none_or(|part| part.len() == PART) {
-            parts.push(Arc::new(Vec::with_capacity(PART)));
-        }
-        let number = parts.len() - 1;
-        let part = Arc::make_mut(&mut parts[number]);
-        part.push(Some(machine));
-        Slot::try_from(number * PART + part.len() - 1).expect("far fewer than 2^32 machines fit into memory")
-    }
-
-    fn replace(&mut self, slot: Slot, machine: Option<Arc<Machine>>) -> Option<Arc<Machine>> {
-        let emptied = machine.is_none();
-        let before = std::mem::replace(self.entry(slot), machine);
-        if emptied && before.is_some() {
-            self.used -= 1;
-            Arc::make_mut(&mut self.free).push(slot);
-        }
-        before
-    }
-
-    fn entry(&mut self, slot: Slot) -> &mut Option<Arc<Machine>> {
-        let slot = slot as usize;
-        let parts = Arc::make_mut(&mut self.parts);
-        &mut Arc::make_mut(&mut parts[slot / PART])[slot % PART]
     }
 }
 

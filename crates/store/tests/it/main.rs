@@ -9,3 +9,4 @@ mod opening;
 mod running;
 mod support;
 mod transfer;
+mod work_check;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sabakan_domain::{lifecycle::HealthState, machine::Rack, words::Role};
 
-use super::{PART, Snapshot};
+use super::Snapshot;
 
 /// Machines by state, in the order of [`HealthState::ALL`].
 pub type ByState = [u64; HealthState::ALL.len()];
@@ -25,7 +25,7 @@ impl Snapshot {
     pub fn counts(&self) -> Counts<'_> {
         let mut counts = Counts { by_state: ByState::default(), by_role: BTreeMap::new(), by_rack: BTreeMap::new() };
         // Small enough to stay in the processor's cache while the other indexes are gone through.
-        let mut states = vec![0_u8; self.table.parts.len() * PART];
+        let mut states = vec![0_u8; self.table.room()];
         for (place, state) in (0_u8..).zip(HealthState::ALL) {
             for slot in self.by_state.find(&state) {
                 states[slot as usize] = place;

@@ -48,8 +48,8 @@ impl Snapshot {
             lookups(query).into_iter().map(|lookup| (self.count(&lookup), lookup)).min_by_key(|(count, _)| *count);
         match best {
             // Sorting what is found costs more than walking all machines in order when most of them match.
-            Some((cost, lookup)) if cost <= self.table.used / 2 => Plan { lookup: Some(lookup), cost },
-            _ => Plan { lookup: None, cost: self.table.used },
+            Some((cost, lookup)) if cost <= self.table.len() / 2 => Plan { lookup: Some(lookup), cost },
+            _ => Plan { lookup: None, cost: self.table.len() },
         }
     }
 

@@ -5,15 +5,11 @@ use std::sync::Arc;
 
 use sabakan_domain::machine::Machine;
 
-use super::{PART, Snapshot};
+use super::Snapshot;
 
 impl Snapshot {
     /// Machines from a place on, each with its place; the next walk goes on behind the last. Starts at 0, in no useful order.
     pub fn walk(&self, from: usize) -> impl Iterator<Item = (usize, &Arc<Machine>)> {
-        let parts = self.table.parts.iter().enumerate().skip(from / PART);
-        let slots = parts.flat_map(|(number, part)| {
-            part.iter().enumerate().map(move |(n, machine)| (number * PART + n, machine.as_ref()))
-        });
-        slots.skip(from % PART).filter_map(|(slot, machine)| Some((slot, machine?)))
+        self.table.walk(from)
     }
 }

@@ -1,6 +1,6 @@
-//! The benchmarks of the product, as tables: `cargo xtask bench [store] [changes] [fleet] [scrape] [search]`. Programs, not timed tests:
-//! the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same disk did in the
-//! same minute.
+//! The benchmarks of the product, as a table: `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision]`. Programs,
+//! not timed tests: the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same
+//! disk did in the same minute.
 //!
 //! Exits with an error when something could not be measured. A missed target is marked in the table and is no error: whether the
 //! machine or the program is to blame is for people to judge.
@@ -10,6 +10,7 @@ mod changes;
 mod client;
 mod fleet;
 mod machine;
+mod provision;
 mod scrape;
 mod search;
 mod store;
@@ -19,7 +20,7 @@ use anyhow::bail;
 use table::Row;
 
 /// The benchmarks, in the order they run.
-const NAMES: [&str; 5] = ["store", "changes", "fleet", "scrape", "search"];
+const NAMES: [&str; 6] = ["store", "changes", "fleet", "scrape", "search", "provision"];
 
 fn main() -> anyhow::Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +40,9 @@ fn main() -> anyhow::Result<()> {
     }
     if chosen("scrape") {
         rows.extend(scrape::run()?);
+    }
+    if chosen("provision") {
+        rows.extend(provision::run()?);
     }
     let tables = if chosen("search") { search::run()? } else { Vec::new() };
     println!("{}", machine::description()?);

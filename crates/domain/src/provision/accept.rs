@@ -1,0 +1,362 @@
+//! Accepting a verb: what is written in the one transaction that answers the caller. The work itself comes later.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    builtin,
+    edges::{self, NoEdge, Trigger},
+    engine::{self, Changed},
+    guards::{self, GuardRefusal, Strictness},
+    node::{Node, Operation, Phase, Row, Severity, Wait, WaitOn, Work},
+    power::PowerTarget,
+    states::{Kind, State},
+    steps::{self, Flow, Place, Step, StepRequest, StepSpec, StepsRefusal},
+    verbs::Verb,
+};
+use crate::lifecycle::{self, HealthState};
+
+/// What a caller asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The verb.
+    pub verb: Verb,
+    /// Steps, where the verb takes some.
+    pub steps: Vec<StepRequest>,
+    /// Run the steps without booting the ramdisk.
+    pub disable_ramdisk: bool,
+    /// Identifies the operation.
+    pub operation: String,
+    /// Who asks.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What the node's driver offers.
+#[derive(Debug, Clone, Copy)]
+pub struct Offered<'a> {
+    /// Through the BMC.
+    pub out_of_band: &'a [StepSpec],
+    /// By the ramdisk; empty: there is none.
+    pub ramdisk: &'a [StepSpec],
+}
+
+/// What a site wants of provisioning.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Guards.
+    pub strictness: Strictness,
+    /// Machines are not cleaned unless they say so.
+    pub no_automated_clean: bool,
+    /// Switch a machine off once its credentials are proved.
+    pub power_off_after_verify: bool,
+    /// `provide` is refused in maintenance.
+    pub no_provide_in_maintenance: bool,
+    /// Priorities of automated clean steps, by `interface.step`.
+    pub clean_priorities: BTreeMap<String, u32>,
+}
+
+/// Why a verb is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerbRefusal {
+    /// The state machine has no such arrow.
+    #[error(transparent)]
+    NoEdge(#[from] NoEdge),
+    /// Something else about the node or its machine forbids it.
+    #[error(transparent)]
+    Guard(#[from] GuardRefusal),
+    /// The steps cannot be run.
+    #[error(transparent)]
+    Steps(#[from] StepsRefusal),
+    /// The driver cannot do it.
+    #[error("{verb:?} is not supported by the driver of this node: it boots no ramdisk", verb = .0.as_str())]
+    NoRamdisk(Verb),
+    /// A power change is not done yet.
+    #[error("a power change of this node is not done yet; wait for it")]
+    PowerPending,
+}
+
+/// Why a power change is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PowerRefusal {
+    /// Cleaning switches the power itself.
+    #[error("the power is not changed while the node is {0}")]
+    Cleaning(&'static str),
+    /// Work goes on.
+    #[error("the node is {0}; its power is changed by that work")]
+    Working(&'static str),
+    /// Somebody asked already.
+    #[error("another power change is not done yet")]
+    Pending,
+    /// It must never be off.
+    #[error("this node must not be switched off (disable_power_off)")]
+    MustStayOn,
+}
+
+/// Decides a verb: the node as it is afterwards, or why nothing changes.
+pub fn accept(
+    node: &Node,
+    request: &Request,
+    machine: Option<HealthState>,
+    offered: Offered<'_>,
+    options: &Options,
+) -> Result<Changed, VerbRefusal> {
+    let verb = request.verb;
+    let edge = edges::transition(node.state, Trigger::Verb(verb))?;
+    guards::check_verb(node, verb, machine, options.strictness)?;
+    if verb == Verb::Provide && options.no_provide_in_maintenance && node.maintenance.is_some() {
+        return Err(GuardRefusal::Maintenance(verb).into());
+    }
+    if node.power.action.is_some() {
+        return Err(VerbRefusal::PowerPending);
+    }
+    match verb {
+        Verb::Abort => return Ok(abort(node, request, machine)),
+        Verb::Unhold => return Ok(unhold(node, request)),
+        _ => {}
+    }
+    let mut changed = Changed::new(node);
+    engine::take(&mut changed, edge, &request.by, verb.as_str(), request.at);
+    let next = &mut changed.node;
+    if next.state.kind() == Kind::Stable {
+        // Immediate: what is left to clear up after a failure goes on by itself; the last error stays until new work begins.
+        return Ok(changed);
+    }
+    let (work, mut steps) = plan(next, request, offered, options)?;
+    clear_up_first(node, &mut steps);
+    next.last_error = None;
+    next.operation = Some(Operation {
+        id: request.operation.clone(),
+        work,
+        asked_by: request.by.clone(),
+        asked_at: request.at,
+        steps,
+        index: 0,
+        phase: Phase::Ready,
+        deadline: engine::deadline(next.state, request.at),
+        before: None,
+        ramdisk: None,
+        abort_by: None,
+    });
+    if verb == Verb::Deleted {
+        // A machine that is declared retiring stays so; any other passes through retiring, so that its keys can be erased.
+        changed.machine = machine.and_then(lifecycle::torn_down);
+    }
+    Ok(changed)
+}
+
+/// The kind of work a verb asks for, and its steps.
+fn plan(
+    node: &Node,
+    request: &Request,
+    offered: Offered<'_>,
+    options: &Options,
+) -> Result<(Work, Vec<Step>), VerbRefusal> {
+    let ramdisk = !offered.ramdisk.is_empty();
+    Ok(match request.verb {
+        Verb::Manage => {
+            let off = options.power_off_after_verify.then_some(builtin::POWER_OFF);
+            (Work::Verify, [builtin::VERIFY].into_iter().chain(off).map(builtin::step).collect())
+        }
+        Verb::Adopt => (Work::Adopt, vec![builtin::step(builtin::VERIFY)]),
+        Verb::Inspect => (Work::Inspect, vec![builtin::step(builtin::INSPECT)]),
+        Verb::Provide => (Work::AutomatedClean, automated_cleaning(node, offered, options)?),
+        Verb::Clean => (Work::ManualClean, by_hand(offered, Flow::Clean, request)?),
+        Verb::Service => (Work::Service, service(offered, request)?),
+        Verb::Active | Verb::Rebuild => (Work::Deploy, deployment(offered, &request.steps)?),
+        Verb::Deleted => (Work::TearDown, vec_of(&[builtin::POWER_OFF, builtin::CLEAR_BOOT, builtin::CLEAR_INSTANCE])),
+        Verb::Rescue if !ramdisk => return Err(VerbRefusal::NoRamdisk(Verb::Rescue)),
+        Verb::Rescue => (Work::Rescue, vec_of(&[builtin::BOOT_RAMDISK])),
+        Verb::Unrescue => (Work::Unrescue, vec_of(&[builtin::END_RAMDISK, builtin::BOOT_INSTANCE])),
+        Verb::Abort | Verb::Unhold => unreachable!("handled before any work is planned"),
+    })
+}
+
+/// Clearing up that is not done yet is not forgotten over new work, unless that begins by switching the machine off anyway.
+fn clear_up_first(node: &Node, steps: &mut Vec<Step>) {
+    let pending = node.operation.as_ref().is_some_and(|operation| operation.work.clears_up());
+    let switches_off = |step: &Step| builtin::is(step, builtin::END_RAMDISK) || builtin::is(step, builtin::POWER_OFF);
+    if pending && !steps.first().is_some_and(switches_off) {
+        steps.insert(0, builtin::step(builtin::END_RAMDISK));
+    }
+}
+
+fn vec_of(specs: &[StepSpec]) -> Vec<Step> {
+    specs.iter().copied().map(builtin::step).collect()
+}
+
+/// Whether automated cleaning runs for a node.
+pub fn cleans(node: &Node, options: &Options) -> bool {
+    node.automated_clean.unwrap_or(!options.no_automated_clean)
+}
+
+/// The steps of an automated cleaning, from recording what the machine looks like to comparing it. Empty when it is switched off.
+pub fn automated_cleaning(node: &Node, offered: Offered<'_>, options: &Options) -> Result<Vec<Step>, StepsRefusal> {
+    if !cleans(node, options) {
+        return Ok(Vec::new());
+    }
+    let all: Vec<StepSpec> =
+        offered.out_of_band.iter().chain(offered.ramdisk).copied().chain(builtin::offered()).collect();
+    let steps = steps::automated_cleaning(&all, &options.clean_priorities, &builtin::rebuilds())?;
+    Ok(framed(steps))
+}
+
+/// Manual cleaning: the caller's steps inside the same frame.
+fn by_hand(offered: Offered<'_>, flow: Flow, request: &Request) -> Result<Vec<Step>, StepsRefusal> {
+    let all: Vec<StepSpec> =
+        offered.out_of_band.iter().chain(offered.ramdisk).copied().chain(builtin::offered()).collect();
+    let wanted: Vec<StepRequest> = request.steps.iter().cloned().map(reserved).collect();
+    Ok(framed(steps::manual(&all, flow, &wanted, !request.disable_ramdisk)?))
+}
+
+/// Service steps, between switching off and booting the workload again.
+fn service(offered: Offered<'_>, request: &Request) -> Result<Vec<Step>, StepsRefusal> {
+    let mut steps = vec_of(&[builtin::POWER_OFF]);
+    steps.extend(by_hand(offered, Flow::Service, request)?);
+    steps.push(builtin::step(builtin::BOOT_INSTANCE));
+    Ok(steps)
+}
+
+/// Steps the engine runs itself are found whatever interface the caller wrote.
+fn reserved(mut request: StepRequest) -> StepRequest {
+    let own = [builtin::POWER_ON, builtin::POWER_OFF, builtin::REBOOT, builtin::HOLD, builtin::WAIT];
+    if let Some(spec) = own.iter().find(|spec| spec.name == request.name) {
+        request.interface = spec.interface;
+    }
+    request
+}
+
+/// Record, boot the ramdisk if a step needs it, the steps, end the ramdisk, compare.
+fn framed(steps: Vec<Step>) -> Vec<Step> {
+    let first = steps.iter().position(|step| step.place == Place::InBand);
+    let last = steps.iter().rposition(|step| step.place == Place::InBand);
+    let mut all = vec_of(&[builtin::RECORD]);
+    for (n, step) in steps.into_iter().enumerate() {
+        if first == Some(n) {
+            all.push(builtin::step(builtin::BOOT_RAMDISK));
+        }
+        all.push(step);
+        if last == Some(n) {
+            all.push(builtin::step(builtin::END_RAMDISK));
+        }
+    }
+    all.push(builtin::step(builtin::COMPARE));
+    all
+}
+
+/// Deploy steps: those of the driver and the caller, from booting the ramdisk to booting the workload.
+fn deployment(offered: Offered<'_>, wanted: &[StepRequest]) -> Result<Vec<Step>, StepsRefusal> {
+    let all: Vec<StepSpec> =
+        offered.out_of_band.iter().chain(offered.ramdisk).copied().chain(builtin::offered()).collect();
+    let wanted: Vec<StepRequest> = wanted.iter().cloned().map(reserved).collect();
+    let mut steps = steps::deployment(&all, &builtin::DEPLOY.key(), &wanted)?;
+    if !offered.ramdisk.is_empty() {
+        steps.extend(vec_of(&[builtin::END_RAMDISK, builtin::BOOT_INSTANCE]));
+    }
+    Ok(steps)
+}
+
+/// Stops a wait. A step that must not be cut short ends first; the wish is remembered.
+fn abort(node: &Node, request: &Request, machine: Option<HealthState>) -> Changed {
+    let mut changed = Changed::new(node);
+    if node.state == State::ServiceFailed {
+        leave_service(&mut changed, request);
+        return changed;
+    }
+    let running = node.current_step().filter(|_| node.wait().is_some_and(|wait| wait.on != WaitOn::Hold));
+    if let Some(step) = running.filter(|step| !step.abortable && step.place != Place::Engine) {
+        let text = format!("abort asked for; {} cannot be cut short and ends first", step.key());
+        changed.row(&request.by, Severity::Info, text, request.at);
+        if let Some(operation) = &mut changed.node.operation {
+            operation.abort_by = Some(request.by.clone());
+        }
+        return changed;
+    }
+    engine::abort(&mut changed, &request.by, machine, request.at);
+    changed
+}
+
+/// Goes on without the service that failed. Servicing switched the machine off: its workload is booted again.
+fn leave_service(changed: &mut Changed, request: &Request) {
+    if let Ok(edge) = edges::transition(changed.node.state, Trigger::Verb(Verb::Abort)) {
+        engine::take(changed, edge, &request.by, Verb::Abort.as_str(), request.at);
+    }
+    changed.node.last_error = None;
+    changed.node.operation = Some(Operation {
+        id: request.operation.clone(),
+        work: Work::ClearUp,
+        asked_by: request.by.clone(),
+        asked_at: request.at,
+        steps: vec_of(&[builtin::END_RAMDISK, builtin::BOOT_INSTANCE]),
+        index: 0,
+        phase: Phase::Ready,
+        deadline: engine::clear_up_deadline(request.at),
+        before: None,
+        ramdisk: None,
+        abort_by: None,
+    });
+}
+
+/// Goes on after a hold: the hold step is done.
+fn unhold(node: &Node, request: &Request) -> Changed {
+    let mut changed = Changed::new(node);
+    if let Ok(edge) = edges::transition(node.state, Trigger::Verb(Verb::Unhold)) {
+        engine::take(&mut changed, edge, &request.by, Verb::Unhold.as_str(), request.at);
+    }
+    let deadline = engine::deadline(changed.node.state, request.at);
+    if let Some(operation) = &mut changed.node.operation {
+        operation.deadline = deadline;
+        let reason = "somebody let it go on; a worker takes it next".to_owned();
+        operation.phase = Phase::Waiting(Wait { on: WaitOn::Time(request.at), reason, since: request.at });
+    }
+    changed
+}
+
+/// Decides a power change.
+pub fn accept_power(
+    node: &Node,
+    target: PowerTarget,
+    by: &str,
+    at: Timestamp,
+    limit: jiff::SignedDuration,
+) -> Result<Changed, PowerRefusal> {
+    match node.state {
+        State::Cleaning | State::CleanWait => return Err(PowerRefusal::Cleaning(node.state.as_str())),
+        state if state.may_restart() => return Err(PowerRefusal::Working(state.as_str())),
+        _ => {}
+    }
+    if node.power.action.is_some() || node.operation.is_some() {
+        return Err(PowerRefusal::Pending);
+    }
+    if node.disable_power_off && target.result() == super::power::PowerState::Off {
+        return Err(PowerRefusal::MustStayOn);
+    }
+    let mut changed = Changed::new(node);
+    changed.row(by, Severity::Info, format!("power: {target} asked for"), at);
+    if node.state.kind() != Kind::Failed {
+        changed.node.last_error = None;
+    }
+    let deadline = at.saturating_add(limit).unwrap_or(Timestamp::MAX);
+    changed.node.power.action =
+        Some(super::node::PowerAction { target, asked_by: by.to_owned(), asked_at: at, deadline, started: false });
+    Ok(changed)
+}
+
+/// A row that says a verb was refused is not written: refusals change nothing. Kept here so that the shape of rows is in one place.
+pub fn row(node: &Node, by: &str, severity: Severity, text: String, at: Timestamp) -> Row {
+    let lasted_ms = at.duration_since(node.since).as_millis();
+    Row {
+        at,
+        by: by.to_owned(),
+        severity,
+        text,
+        from: node.state,
+        to: node.state,
+        lasted_ms: i64::try_from(lasted_ms).unwrap_or(i64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Provisioning: what a node is, which states it passes, what may be asked of it, and what is done next.
+//!
+//! [`edges::EDGES`] is the state machine; [`guards`] says where it meets the lifecycle of the machine; [`engine`] turns "what is
+//! recorded" into "what to do next" and "what came out" into "what to record". Nothing here does anything.
+
+pub mod accept;
+pub mod boot;
+pub mod builtin;
+pub mod details;
+pub mod edges;
+pub mod edit;
+pub mod engine;
+#[cfg(test)]
+mod fixtures;
+pub mod guards;
+pub mod hardware;
+pub mod interfaces;
+pub mod node;
+pub mod power;
+pub mod schedule;
+pub mod search;
+pub mod states;
+pub mod steps;
+pub mod verbs;

@@ -1,0 +1,162 @@
+//! The provisioning API, compatible with OpenStack's bare metal service: parses requests, delegates to services, shapes answers. No
+//! rule lives here.
+//!
+//! Shapes and versions are in `wire::ironic`. What is ours alone is one path, `/v1/nodes/{id}/sabakan`, which tells why a node
+//! waits and how far its work is.
+
+mod call;
+mod drivers;
+mod error;
+mod nodes;
+mod parts;
+mod states;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{StatusCode, Uri, uri::PathAndQuery},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, put},
+};
+use sabakan_domain::access::Policy;
+use sabakan_service::{Nodes, Tokens};
+use sabakan_wire::ironic::{root, root_v1};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::{
+    call::{Call, json},
+    error::Fault,
+};
+use crate::rest;
+
+/// What handlers work with.
+#[derive(Clone)]
+pub struct App {
+    nodes: Arc<Nodes>,
+    tokens: Arc<Tokens>,
+    policy: Arc<Policy>,
+    bodies: Arc<Semaphore>,
+}
+
+impl App {
+    /// Nodes, with the access control and the room for bodies of the other listeners.
+    pub fn new(nodes: Arc<Nodes>, rest: &rest::App) -> App {
+        let (tokens, policy, bodies) = rest.gate();
+        App { nodes, tokens, policy, bodies }
+    }
+}
+
+/// All routes.
+pub fn router(app: App) -> Router {
+    let nodes = Router::new()
+        .route("/v1/nodes", get(nodes::list).post(nodes::create))
+        .route("/v1/nodes/detail", get(nodes::list_details))
+        .route("/v1/nodes/validate", get(parts::validate_by_query))
+        .route("/v1/nodes/{id}", get(nodes::get).patch(nodes::update).delete(nodes::remove))
+        .route("/v1/nodes/{id}/sabakan", get(nodes::status))
+        .route("/v1/nodes/{id}/validate", get(parts::validate))
+        .route("/v1/nodes/{id}/states", get(states::get))
+        .route("/v1/nodes/{id}/states/provision", put(states::provision))
+        .route("/v1/nodes/{id}/states/power", put(states::power))
+        .route("/v1/nodes/{id}/states/console", get(parts::no_console).put(parts::no_console))
+        .route("/v1/nodes/{id}/maintenance", put(states::set_maintenance).delete(states::clear_maintenance))
+        .route("/v1/nodes/{id}/management/boot_device", get(parts::boot_device).put(parts::set_boot_device))
+        .route("/v1/nodes/{id}/management/boot_device/supported", get(parts::boot_devices))
+        .route("/v1/nodes/{id}/management/inject_nmi", put(parts::inject_nmi))
+        .route("/v1/nodes/{id}/traits", get(parts::traits).put(parts::set_traits).delete(parts::remove_traits))
+        .route("/v1/nodes/{id}/traits/{name}", put(parts::add_trait).delete(parts::remove_trait))
+        .route("/v1/nodes/{id}/history", get(parts::history))
+        .route("/v1/nodes/{id}/history/{row}", get(parts::history_row))
+        .route("/v1/nodes/{id}/inventory", get(parts::inventory));
+    let router = nodes
+        .merge(parts::without_records())
+        .route("/", get(async |call: Call| json(StatusCode::OK, &root(&call.base))))
+        .route("/v1", get(async |call: Call| json(StatusCode::OK, &root_v1(&call.base, call.version))))
+        .route("/v1/drivers", get(drivers::list))
+        .route("/v1/drivers/{name}", get(drivers::get))
+        .route("/v1/drivers/{name}/properties", get(drivers::properties))
+        .route("/v1/drivers/{name}/vendor_passthru/methods", get(drivers::no_methods))
+        .route("/v1/conductors", get(drivers::conductors))
+        .route("/v1/conductors/{name}", get(drivers::conductor))
+        .fallback(async || Fault::nowhere())
+        .method_not_allowed_fallback(async || Fault::method())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(app.clone(), call::around))
+        .with_state(app);
+    // Around the routes, because a path has to be put right before it is looked up.
+    Router::new().fallback(move |request: Request| {
+        let router = router.clone();
+        async move { router.oneshot(normalise(request)).await }
+    })
+}
+
+/// Paths with a slash at their end, and paths without `/v1`, mean the same.
+fn normalise(mut request: Request) -> Request {
+    let uri = request.uri();
+    let path = uri.path().trim_end_matches('/');
+    let path = match path {
+        "" => "/".to_owned(),
+        path if path == "/v1" || path.starts_with("/v1/") => path.to_owned(),
+        path if KNOWN.iter().any(|known| path[1..].split('/').next() == Some(known)) => format!("/v1{path}"),
+        path => path.to_owned(),
+    };
+    let text = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
+    if let Ok(path) = text.parse::<PathAndQuery>() {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(path);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}
+
+/// What may stand first in a path without `/v1`.
+const KNOWN: &[&str] = &[
+    "nodes",
+    "ports",
+    "portgroups",
+    "chassis",
+    "drivers",
+    "conductors",
+    "allocations",
+    "volume",
+    "deploy_templates",
+    "runbooks",
+    "shards",
+];
+
+/// A handler that panicked: the request fails, the server goes on.
+fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    Fault::defect("internal error").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn paths_that_mean_the_same() {
+        for (given, meant) in [
+            ("/", "/"),
+            ("/v1/", "/v1"),
+            ("/v1/nodes/", "/v1/nodes"),
+            ("/v1/nodes/?limit=1", "/v1/nodes?limit=1"),
+            ("/nodes/x/states", "/v1/nodes/x/states"),
+            ("/nodes", "/v1/nodes"),
+            ("/v2", "/v2"),
+            ("/nodesx", "/nodesx"),
+            ("//", "/"),
+        ] {
+            let request = Request::builder().uri(given).body(Body::empty()).expect("a request");
+            assert_eq!(normalise(request).uri().to_string(), meant, "{given}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Calls of simulated ramdisks. Real ones arrive through the provisioning API and end in the same place.
+
+use std::sync::Arc;
+
+use sabakan_domain::{provision::engine, words::Serial};
+use sabakan_drivers::simulated::Heartbeat;
+use sabakan_store::repo::nodes;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Conductor, poll};
+use crate::error_chain;
+
+pub(super) async fn run(conductor: Arc<Conductor>, mut callbacks: mpsc::Receiver<Heartbeat>, stop: CancellationToken) {
+    loop {
+        let heartbeat = tokio::select! {
+            () = stop.cancelled() => return,
+            heartbeat = callbacks.recv() => heartbeat,
+        };
+        let Some(Heartbeat { machine, url }) = heartbeat else { return };
+        let Ok(name) = Serial::new(&machine) else { continue };
+        let conductor = Arc::clone(&conductor);
+        // Each in its own task: a store that is slow with one must not hold up the calls of all others.
+        tokio::spawn(async move {
+            let on = &conductor.on;
+            let now = on.clock.now();
+            let called = |facts: &nodes::Facts| engine::heartbeat(&facts.node, &url, now);
+            match nodes::notice(&*on.store, &on.keys, &name, called).await {
+                Ok(_) => poll::ask(&conductor, &name).await,
+                // The ramdisk calls again.
+                Err(error) => {
+                    tracing::warn!(serial = %name, error = error_chain(&error), "a ramdisk's call was not recorded");
+                }
+            }
+        });
+    }
+}
