@@ -1,5 +1,6 @@
-//! `cargo xtask lab`: prepares the Redfish emulator that tests talk to, in `target/lab`. A Python environment of its own, so that
-//! nothing of the system is changed, made once and reused. The emulator is started by the tests themselves.
+//! `cargo xtask lab`: prepares the programs that tests talk to, in `target/lab`: a Redfish emulator, and the stock clients of the
+//! provisioning API. A Python environment of its own, so that nothing of the system is changed, made once and reused. Whatever runs
+//! in it is started by the tests themselves.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::{no_arguments, process, setup};
 
-/// The emulator, at the version its behaviour was looked at.
-const EMULATOR: &str = "sushy-tools==2.2.0";
+/// Everything the environment has, at the versions whose behaviour was looked at.
+const REQUIREMENTS: &str = include_str!("../lab-requirements.txt");
+
+/// What tests start.
+const PROGRAMS: &[&str] = &["sushy-emulator", "baremetal", "openstack"];
+
+/// What tests import.
+const MODULES: &str = "import sushy_tools, bcrypt, ironicclient, openstackclient, openstack, oslotest";
 
 /// What is needed to make an environment, as Debian calls it.
 const PACKAGES: &[&str] = &["python3", "python3-venv"];
@@ -23,30 +30,31 @@ pub fn run(arguments: &[String]) -> Result<()> {
     prepare()
 }
 
-/// Makes sure that the emulator is there. Needs the network the first time only.
+/// Makes sure that everything is there. Needs the network the first time only.
 pub fn prepare() -> Result<()> {
     let environment = process::root().join("target/lab/python");
     if is_ready(&environment) {
-        println!("lab: {EMULATOR} is ready");
+        println!("lab: ready");
         return Ok(());
     }
     if !can_make_environments() {
-        setup::install_packages(PACKAGES).context("the Redfish emulator needs Python with its module venv")?;
+        setup::install_packages(PACKAGES).context("the lab needs Python with its module venv")?;
     }
     if !can_make_environments() {
         bail!("python3 has no module venv, also after installing {}", PACKAGES.join(" "));
     }
-    println!("lab: installing {EMULATOR} into target/lab");
+    println!("lab: installing xtask/lab-requirements.txt into target/lab");
     // Whatever half an installation left behind.
     if environment.exists() {
         fs::remove_dir_all(&environment).context("cannot remove the old environment in target/lab")?;
     }
     process::run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", EMULATOR];
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
     let mut install = Command::new(environment.join("bin/python"));
-    process::run(install.args(pip)).context("cannot download the Redfish emulator; pip needs a package index")?;
-    fs::write(environment.join(STAMP), EMULATOR).context("cannot write to target/lab")?;
-    println!("lab: {EMULATOR} is ready");
+    install.args(pip).arg(process::root().join("xtask/lab-requirements.txt"));
+    process::run(&mut install).context("cannot download what the lab consists of; pip needs a package index")?;
+    fs::write(environment.join(STAMP), REQUIREMENTS).context("cannot write to target/lab")?;
+    println!("lab: ready");
     Ok(())
 }
 
@@ -55,10 +63,11 @@ fn is_ready(environment: &Path) -> bool {
     // The interpreter it was made with may be gone; then its own does not run any more.
     let runs = || {
         let mut python = Command::new(environment.join("bin/python"));
-        python.args(["-c", "import sushy_tools, bcrypt"]).stdout(Stdio::null()).stderr(Stdio::null());
+        python.args(["-c", MODULES]).stdout(Stdio::null()).stderr(Stdio::null());
         python.status().is_ok_and(|status| status.success())
     };
-    stamp.is_ok_and(|stamp| stamp == EMULATOR) && environment.join("bin/sushy-emulator").is_file() && runs()
+    let programs = || PROGRAMS.iter().all(|program| environment.join("bin").join(program).is_file());
+    stamp.is_ok_and(|stamp| stamp == REQUIREMENTS) && programs() && runs()
 }
 
 fn can_make_environments() -> bool {
@@ -72,18 +81,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environment_of_another_version_is_not_ready() {
+    fn environment_of_other_versions_is_not_ready() {
         let dir = std::env::temp_dir().join(format!("xtask-lab-{}", std::process::id()));
         fs::create_dir_all(dir.join("bin")).unwrap();
-        let write = r#"printf '#!/bin/sh\nexit 0\n' > "$1/bin/python" && chmod 755 "$1/bin/python" && : > "$1/bin/sushy-emulator""#;
+        let write = r#"printf '#!/bin/sh\nexit 0\n' > "$1/bin/python" && chmod 755 "$1/bin/python""#;
         process::run(Command::new("sh").args(["-c", write, "sh"]).arg(&dir)).unwrap();
+        PROGRAMS.iter().for_each(|program| fs::write(dir.join("bin").join(program), "").unwrap());
         assert!(!is_ready(&dir));
-        fs::write(dir.join(STAMP), "sushy-tools==1.0.0").unwrap();
+        fs::write(dir.join(STAMP), REQUIREMENTS.replace("sushy-tools==", "sushy-tools==1.")).unwrap();
         assert!(!is_ready(&dir));
-        fs::write(dir.join(STAMP), EMULATOR).unwrap();
+        fs::write(dir.join(STAMP), REQUIREMENTS).unwrap();
         assert!(is_ready(&dir));
-        fs::remove_file(dir.join("bin/sushy-emulator")).unwrap();
+        fs::remove_file(dir.join("bin").join(PROGRAMS[0])).unwrap();
         assert!(!is_ready(&dir));
         fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn every_version_is_pinned() {
+        let lines = REQUIREMENTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let loose: Vec<&str> = lines.filter(|line| !line.contains("==")).collect();
+        assert!(loose.is_empty(), "{loose:?}");
     }
 }

@@ -63,7 +63,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "lab",
         arguments: "",
-        about: "prepare the Redfish emulator that tests talk to, in target/lab",
+        about: "prepare the Redfish emulator and the stock clients that tests talk to, in target/lab",
         examples: &["cargo xtask lab"],
         run: lab::run,
     },

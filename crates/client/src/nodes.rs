@@ -192,6 +192,11 @@ impl NodesClient {
         self.client.get_json(&below(id, "/sabakan"))
     }
 
+    /// The same of every node that is not at rest, by name.
+    pub fn statuses(&self) -> Result<Vec<NodeStatusJson>, Error> {
+        self.pages("/v1/sabakan", "nodes", &[], |status: &NodeStatusJson| &status.name)
+    }
+
     /// Asks for a verb. Once it is accepted, the node is on its way.
     pub fn order(&self, id: &str, order: &Order) -> Result<(), Error> {
         if order.rescue_password.is_some() {

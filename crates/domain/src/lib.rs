@@ -13,6 +13,7 @@ pub mod dhcp;
 pub mod ipam;
 pub mod lifecycle;
 pub mod limits;
+pub mod mac;
 pub mod machine;
 pub mod provision;
 pub mod query;

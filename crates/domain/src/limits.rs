@@ -50,8 +50,17 @@ pub const HEARTBEAT_RECORD_EVERY: std::time::Duration = std::time::Duration::fro
 /// Bytes of an error text that is kept. Controllers answer with whole pages at times.
 pub const ERROR_TEXT_BYTES_MAX: usize = 2_000;
 
+/// Where an agent may be called back: scheme, address and port are shorter than this.
+pub const CALLBACK_URL_BYTES_MAX: usize = 128;
+
+/// Logical volumes somebody may want on one machine. Controllers take a few dozen.
+pub const VOLUMES_MAX: usize = 256;
+
 /// Traits of one node, as the service whose API we speak allows.
 pub const TRAITS_MAX: usize = 50;
+
+/// Nodes an allocation may name. A caller that knows more of them by name needs no matching.
+pub const CANDIDATE_NODES_MAX: usize = 1_000;
 
 /// Longest resource class of a node in bytes.
 pub const RESOURCE_CLASS_BYTES_MAX: usize = 80;
@@ -61,3 +70,19 @@ pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
 
 /// Longest other short text of a node, such as its owner, in bytes.
 pub const NODE_TEXT_BYTES_MAX: usize = 255;
+
+/// Ports and port groups of one node, together. Servers have a dozen interfaces at most; forgetting a node gives back the address, the
+/// name and the UUID of each in one transaction, and etcd takes 128 writes in one.
+pub const NODE_PORTS_MAX: usize = 32;
+
+/// Longest description of a port in bytes.
+pub const PORT_DESCRIPTION_BYTES_MAX: usize = 255;
+
+/// Longest name of who made a port, in bytes.
+pub const PORT_VENDOR_BYTES_MAX: usize = 32;
+
+/// Longest category of a port or a port group in bytes.
+pub const PORT_CATEGORY_BYTES_MAX: usize = 80;
+
+/// Longest name of a physical network in bytes.
+pub const PHYSICAL_NETWORK_BYTES_MAX: usize = 64;

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use sabakan_domain::provision::{
-    boot::{BootDevice, BootRequest},
+    agent::Offer,
+    boot::{BootDevice, BootMode, BootRequest},
+    control::{Indicator, VendorMethod},
     hardware::{Configuration, HardwareHealth, Inventory, Sensor},
     power::{PowerState, PowerTarget},
     steps::{Args, Step, StepSpec},
@@ -176,6 +178,11 @@ pub trait Driver: Send + Sync + 'static {
         Err(DriverError::Unsupported("the ramdisk".to_owned()))
     }
 
+    /// What only its controllers can do, callable by name.
+    fn vendor_methods(&self) -> &'static [VendorMethod] {
+        &[]
+    }
+
     /// Keys of `driver_info` whose values are secret.
     fn secret_settings(&self) -> &'static [&'static str];
 }
@@ -223,6 +230,40 @@ pub trait Bmc: Send + Sync {
 
     /// Restarts the controller itself.
     fn reset_bmc(&self) -> BmcFuture<'_, ()>;
+
+    /// Chooses between UEFI and legacy, from the next start on.
+    fn choose_boot_mode(&self, mode: BootMode) -> BmcFuture<'_, ()> {
+        let _not_here = mode;
+        unsupported("set_boot_mode")
+    }
+
+    /// Lets only signed programs start, or all, from the next start on.
+    fn choose_secure_boot(&self, enable: bool) -> BmcFuture<'_, ()> {
+        let _not_here = enable;
+        unsupported("set_secure_boot_state")
+    }
+
+    /// Interrupts the operating system in a way it cannot mask, so that it writes down what it did.
+    fn interrupt(&self) -> BmcFuture<'_, ()> {
+        unsupported("inject_nmi")
+    }
+
+    /// Lights of the machine; none where the controller tells of none.
+    fn indicators(&self) -> BmcFuture<'_, Vec<Indicator>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Calls one of [`Driver::vendor_methods`], which the caller has checked.
+    fn call_vendor(&self, method: &str, args: &Args) -> BmcFuture<'_, serde_json::Value> {
+        let _not_here = args;
+        unsupported(method)
+    }
+}
+
+/// What a driver answers to a call it does not have, in the words of the provisioning API.
+fn unsupported<'a, T: 'a>(what: &str) -> BmcFuture<'a, T> {
+    let error = DriverError::Unsupported(what.to_owned());
+    Box::pin(async { Err(error) })
 }
 
 /// The temporary operating system on the machine, which runs steps in band and calls back when it is done.
@@ -232,4 +273,14 @@ pub trait Ramdisk: Send + Sync {
 
     /// How the last started step went; `None`: none was started since it booted.
     fn status(&self) -> BmcFuture<'_, Option<(String, TaskState)>>;
+
+    /// What it offers; `None`: what its driver says it does.
+    fn offer(&self) -> BmcFuture<'_, Option<Offer>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Writes everything to the disks, before the power goes.
+    fn sync(&self) -> BmcFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 }

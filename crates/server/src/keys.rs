@@ -149,8 +149,11 @@ async fn nodes_needing(config: &ServerConfig, store: &OpenStore, id: &KeyId) -> 
     let mut after = None;
     loop {
         let (_, next) = nodes::reseal_page(&*store.store(), &keys, after, |node| {
-            let needing =
-                node.driver_secrets.values().filter(|sealed| Vault::key_of(sealed).is_none_or(|key| key == *id));
+            // The token of a ramdisk is never sealed anew: it is gone when the work is.
+            let ramdisk = node.operation.as_ref().and_then(|operation| operation.ramdisk.as_ref());
+            let token = ramdisk.and_then(|contact| contact.token.as_ref());
+            let sealed = node.driver_secrets.values().chain(token);
+            let needing = sealed.filter(|sealed| Vault::key_of(sealed).is_none_or(|key| key == *id));
             count.set(count.get() + needing.count());
             Ok(None)
         })

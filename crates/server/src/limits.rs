@@ -97,5 +97,9 @@ pub const NODE_BYTES_MAX: usize = 1024 * 1024;
 /// larger value.
 pub const PROVISION_BYTES_MAX: usize = 1536 * 1024;
 
-/// Levels of nesting in a body of the provisioning API. Nobody means more, and every level costs stack.
-pub const JSON_DEPTH_MAX: usize = 25;
+/// Values in one body of the provisioning API. Each takes up to a hundred times the room of its text, and bodies of ramdisks are large
+/// and come from anybody. Real ones have some ten thousand.
+pub const JSON_VALUES_MAX: usize = 100_000;
+
+/// Body of what a ramdisk found in its machine. With the log of its boot it has some megabytes.
+pub const INSPECTION_BYTES_MAX: usize = 16 << 20;

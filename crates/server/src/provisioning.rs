@@ -15,10 +15,13 @@ use sabakan_drivers::{
     simulated::{Fleet, SimulatedDriver},
 };
 use sabakan_service::{
-    Foundation, Nodes, Vault,
+    Allocations, ChassisService, Foundation, Nodes, Ports, Recipes, Vault,
     hardware::{BmcTypeRule, Hardware},
     seal::SharedRing,
-    tasks::conductor::{Conductor, ConductorOptions},
+    tasks::{
+        allocator::Allocator,
+        conductor::{Conductor, ConductorOptions},
+    },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
@@ -82,8 +85,16 @@ fn server_id(data_dir: &Path) -> anyhow::Result<String> {
 /// The parts of provisioning that requests need.
 #[derive(Clone)]
 pub struct Provisioning {
-    /// Takes wishes.
+    /// Takes wishes about nodes.
     pub nodes: Arc<Nodes>,
+    /// Takes wishes for nodes.
+    pub allocations: Arc<Allocations>,
+    /// Keeps lists of steps.
+    pub recipes: Arc<Recipes>,
+    /// Describes the ports of nodes.
+    pub ports: Arc<Ports>,
+    /// Describes the boxes nodes are in.
+    pub chassis: Arc<ChassisService>,
 }
 
 /// Starts provisioning: from here on, stored wishes are carried out.
@@ -101,8 +112,16 @@ pub fn start(
         let conductor = Arc::new(Conductor::new(on, hardware, Arc::clone(&rules), options.clone()));
         let callbacks = config.fleet.as_ref().map(Fleet::callbacks);
         tracker.spawn(conductor.run(callbacks, stop.clone()));
+        let allocator = Allocator::new(Arc::clone(foundation), Arc::clone(&rules), &options.name);
+        tracker.spawn(allocator.run(stop.clone()));
     }
-    Provisioning { nodes: Arc::new(Nodes::new(Arc::clone(foundation), hardware, rules)) }
+    Provisioning {
+        nodes: Arc::new(Nodes::new(Arc::clone(foundation), hardware, rules)),
+        allocations: Arc::new(Allocations::new(Arc::clone(foundation))),
+        recipes: Arc::new(Recipes::new(Arc::clone(foundation))),
+        ports: Arc::new(Ports::new(Arc::clone(foundation))),
+        chassis: Arc::new(ChassisService::new(Arc::clone(foundation))),
+    }
 }
 
 fn drivers(config: &ProvisioningConfig) -> Vec<Arc<dyn Driver>> {

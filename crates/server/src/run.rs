@@ -41,7 +41,7 @@ use crate::{
     http::{self, Around, Listener, TlsSource},
     ironic, limits,
     metrics::Scraped,
-    provisioning,
+    provisioning::{self, Provisioning},
     rest::{self, FeedRoom},
 };
 
@@ -100,8 +100,9 @@ impl Server {
         let machines = parts.foundation.view.latest_known().machine_count();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         let named = config.provisioning.named(&config.data_dir, &host_name())?;
-        let nodes = provisioning::start(&named, &parts.foundation, &parts.ring, &tracker, &stop).nodes;
-        let listeners = listeners(config, &parts, &nodes, &stop).await?;
+        let provisioning = provisioning::start(&named, &parts.foundation, &parts.ring, &tracker, &stop);
+        let nodes = Arc::clone(&provisioning.nodes);
+        let listeners = listeners(config, &parts, provisioning, &stop).await?;
         let addresses = |(list, _): &Served| {
             list.iter().map(|listener| listener.socket.local_addr()).collect::<Result<Vec<_>, _>>()
         };
@@ -295,7 +296,7 @@ struct Listeners {
 async fn listeners(
     config: &ServerConfig,
     parts: &Parts,
-    nodes: &Arc<Nodes>,
+    provisioning: Provisioning,
     stop: &CancellationToken,
 ) -> anyhow::Result<Listeners> {
     let crypts = Crypts::new(Arc::clone(&parts.foundation), Arc::clone(&parts.ring));
@@ -304,7 +305,7 @@ async fn listeners(
     let app = rest::App::new(Arc::clone(&parts.foundation), crypts, policy, feed_room);
     let scraped = Scraped::new(Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics)));
     let counted = |router| layers(router, config, Some(Arc::clone(&parts.metrics)));
-    let ironic = counted(ironic::router(ironic::App::new(Arc::clone(nodes), &app)));
+    let ironic = counted(ironic::router(ironic::App::new(provisioning, &app)));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));
     if config.metrics.listen.is_empty() {
         // Figures name machines: only to those who may list them.

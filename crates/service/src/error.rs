@@ -8,8 +8,13 @@ use sabakan_domain::{
     machine::LabelsError,
     provision::{
         accept::{PowerRefusal, VerbRefusal},
+        allocation::AllocationRefusal,
+        chassis::ChassisRefusal,
+        control::ControlRefusal,
         edit::EditRefusal,
         guards::GuardRefusal,
+        port::PortRefusal,
+        recipe::RecipeRefusal,
     },
     registration::RegistrationRefusal,
 };
@@ -17,10 +22,12 @@ use sabakan_store::{
     StoreError,
     repo::{
         ChangeError,
+        allocations::AllocationTaken,
         config::MachinesExist,
         crypts::EraseRefusal,
         machines::{RemovalRefusal, StateRefusal},
         nodes::Taken,
+        ports,
     },
 };
 
@@ -151,8 +158,26 @@ impl Refusal for AskRefusal {
             }
             AskRefusal::Driver(error) => error,
             AskRefusal::Invalid(reason) => ServiceError::Invalid(reason),
+            AskRefusal::Control(refusal) => refusal.kind(),
+            AskRefusal::Call(refusal) => ServiceError::Invalid(refusal.to_string()),
+            AskRefusal::Unexpected => ServiceError::NotFound,
             AskRefusal::Edit(refusal) => refusal.kind(),
+            AskRefusal::Allocation(refusal) => refusal.kind(),
+            AskRefusal::Recipe(refusal) => refusal.kind(),
+            AskRefusal::Port(refusal) => refusal.kind(),
             AskRefusal::Stale { .. } => ServiceError::Stale(self.to_string()),
+        }
+    }
+}
+
+impl Refusal for ControlRefusal {
+    fn kind(self) -> ServiceError {
+        let text = self.to_string();
+        match self {
+            ControlRefusal::Busy { .. } => ServiceError::Conflict(text),
+            ControlRefusal::NoMethod(_) | ControlRefusal::Http { .. } | ControlRefusal::Parameter { .. } => {
+                ServiceError::Invalid(text)
+            }
         }
     }
 }
@@ -174,8 +199,80 @@ impl Refusal for EditRefusal {
 impl<R: Refusal> Refusal for Taken<R> {
     fn kind(self) -> ServiceError {
         match self {
-            Taken::Name(_) | Taken::Uuid(_) => ServiceError::Conflict(self.to_string()),
+            Taken::Name(_) | Taken::Uuid(_) | Taken::Instance(..) => ServiceError::Conflict(self.to_string()),
+            Taken::NoChassis(_) => ServiceError::Invalid(self.to_string()),
             Taken::Refused(refusal) => refusal.kind(),
+        }
+    }
+}
+
+impl<R: Refusal> Refusal for ports::Taken<R> {
+    fn kind(self) -> ServiceError {
+        match self {
+            ports::Taken::Claimed(_) => ServiceError::Conflict(self.to_string()),
+            ports::Taken::Refused(refusal) => refusal.kind(),
+        }
+    }
+}
+
+impl Refusal for PortRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            PortRefusal::Invalid(text) => ServiceError::Invalid(text),
+            PortRefusal::Conflict(text) => ServiceError::Conflict(text),
+        }
+    }
+}
+
+impl Refusal for ChassisRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            ChassisRefusal::Description => ServiceError::Invalid(self.to_string()),
+            ChassisRefusal::NotEmpty(_) => ServiceError::Refused(self.to_string()),
+            ChassisRefusal::Taken(_) => ServiceError::Conflict(self.to_string()),
+        }
+    }
+}
+
+impl<R: Refusal> Refusal for AllocationTaken<R> {
+    fn kind(self) -> ServiceError {
+        match self {
+            AllocationTaken::Name(_) | AllocationTaken::Uuid(_) | AllocationTaken::Instance(..) => {
+                ServiceError::Conflict(self.to_string())
+            }
+            AllocationTaken::Refused(refusal) => refusal.kind(),
+        }
+    }
+}
+
+impl Refusal for RecipeRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            RecipeRefusal::NameTaken(..) | RecipeRefusal::UuidTaken(..) => ServiceError::Conflict(self.to_string()),
+            RecipeRefusal::Trait(_)
+            | RecipeRefusal::Name(_)
+            | RecipeRefusal::Steps
+            | RecipeRefusal::Interface(_)
+            | RecipeRefusal::Twice(_)
+            | RecipeRefusal::TooLong(..)
+            | RecipeRefusal::NoTraits(_)
+            | RecipeRefusal::OtherNodes { .. } => ServiceError::Invalid(self.to_string()),
+        }
+    }
+}
+
+impl Refusal for AllocationRefusal {
+    fn kind(self) -> ServiceError {
+        match self {
+            AllocationRefusal::Name(_)
+            | AllocationRefusal::Trait(_)
+            | AllocationRefusal::TooLong(..)
+            | AllocationRefusal::TooManyCandidates
+            | AllocationRefusal::NoClass
+            | AllocationRefusal::Mismatch { .. } => ServiceError::Invalid(self.to_string()),
+            AllocationRefusal::Occupied { .. } | AllocationRefusal::InUse { .. } => {
+                ServiceError::Conflict(self.to_string())
+            }
         }
     }
 }

@@ -7,9 +7,14 @@ use std::{
 
 use sabakan_domain::{
     machine::Machine,
-    provision::{accept::Offered, node::Node},
+    provision::{
+        self,
+        accept::Offered,
+        interfaces::{self, Slot},
+        node::{Node, Work},
+    },
 };
-use sabakan_drivers::{Bmc, Driver, DriverError, Secret, Settings};
+use sabakan_drivers::{Bmc, Driver, DriverError, Secret, Settings, agent};
 use serde_json::Value;
 
 use crate::{ServiceError, vault::Vault};
@@ -102,7 +107,26 @@ impl Hardware {
     /// What the driver of a node offers.
     pub fn offered(&self, node: &Node, machine: Option<&Machine>) -> Result<Offered<'static>, ServiceError> {
         let driver = self.driver_of(node, machine)?;
-        Ok(Offered { out_of_band: driver.steps(), ramdisk: driver.ramdisk_steps() })
+        let chosen = &node.details.interfaces;
+        let ramdisk = match interfaces::effective(chosen, Some(driver.name()), Slot::Deploy) {
+            _ if !provision::agent::works(chosen, Some(driver.name())) => driver.ramdisk_steps(),
+            Some("custom-agent") => agent::WITHOUT_IMAGE,
+            _ => agent::WITH_IMAGE,
+        };
+        let inspects_in_band = provision::agent::inspects(chosen, Some(driver.name()));
+        Ok(Offered { out_of_band: driver.steps(), ramdisk, inspects_in_band })
+    }
+
+    /// Whether the ramdisk of a node is an agent that calls and is called over HTTP.
+    pub fn has_agent(&self, node: &Node, machine: Option<&Machine>) -> bool {
+        let Ok(driver) = self.driver_of(node, machine) else { return false };
+        let chosen = &node.details.interfaces;
+        let inspection = node.operation.as_ref().is_some_and(|operation| operation.work == Work::Inspect);
+        if inspection {
+            provision::agent::inspects(chosen, Some(driver.name()))
+        } else {
+            provision::agent::works(chosen, Some(driver.name()))
+        }
     }
 
     /// The driver of a node with everything it needs. The node's own settings come first, then those of its BMC type, then the

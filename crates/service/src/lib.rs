@@ -1,7 +1,10 @@
 //! Use cases of sabakan: gather facts, ask a rule of `sabakan-domain`, hand the change to a repository of `sabakan-store`. One file
 //! per resource. Knows no HTTP; `server` turns [`ServiceError`] into answers.
 
+mod agents;
+mod allocations;
 mod audit;
+mod chassis;
 mod clock;
 mod config;
 mod crypts;
@@ -14,16 +17,22 @@ mod limits;
 mod machines;
 pub mod metrics;
 mod nodes;
+mod port_groups;
+mod ports;
+mod recipes;
 pub mod seal;
 mod search;
 pub mod tasks;
 pub mod token;
 mod tokens;
 mod vault;
+mod vifs;
 
 use std::sync::Arc;
 
+pub use allocations::{Allocations, Wish};
 pub use audit::{Audit, Logged, Reading};
+pub use chassis::ChassisService;
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use config::Config;
 pub use crypts::Crypts;
@@ -31,7 +40,10 @@ pub use error::{ServiceError, error_chain};
 pub use feed::{Change, EventStream, FeedEvent, Feeds};
 pub use health::Health;
 pub use machines::Machines;
-pub use nodes::{Asked, Edit, Nodes, Shown, Verdict, Waiting, Wanted};
+pub use nodes::{AgentHeartbeat, Asked, BootChange, Edit, Introduced, Nodes, Shown, Verdict, Waiting, Wanted};
+pub use port_groups::ShownGroup;
+pub use ports::{Ports, ShownPort};
+pub use recipes::Recipes;
 use sabakan_domain::{audit::Actor, ipam::OutsidePool};
 use sabakan_store::{
     Store,

@@ -52,6 +52,13 @@ pub const CONDUCTOR_TICK: Duration = Duration::from_secs(1);
 /// The pause after a store refused a lease.
 pub const CONDUCTOR_RETRY: Duration = Duration::from_secs(2);
 
+/// The longest pause between two looks for allocations that want a node. A change wakes whoever looks; this is for wishes that were
+/// looked at while the store did not answer.
+pub const ALLOCATOR_TICK: Duration = Duration::from_secs(5);
+
+/// Nodes tried for one allocation before it is looked at again with what others did meanwhile.
+pub const ALLOCATION_TRIES: usize = 16;
+
 /// How long a server that stops waits for its workers to reach the end of their steps. Longer steps are taken up by another server
 /// or after the restart.
 pub const WORKER_STOP_MAX: Duration = Duration::from_secs(10);
@@ -119,3 +126,10 @@ pub const SCRAPE_CHUNK_SLACK_BYTES: usize = 8 * 1024;
 
 /// How long a call to a controller may take while a caller waits for the answer: less than a request may take.
 pub const BMC_REQUEST_MAX: Duration = Duration::from_secs(25);
+
+/// What is kept of an inspection by an agent: one value of the store, which takes a megabyte and a half at once. Real ones have some
+/// tens of kilobytes.
+pub const INSPECTION_STORED_BYTES_MAX: usize = 1 << 20;
+
+/// Interfaces an agent may find. Machines with many virtual ones have some hundreds.
+pub const INSPECTED_INTERFACES_MAX: usize = 1_000;

@@ -1,8 +1,10 @@
 //! What callers may ask of nodes, and what they are told. The work itself is done by the conductor (`tasks::conductor`).
 
+mod agent;
 mod control;
 mod edit;
 mod list;
+mod panel;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,10 +14,15 @@ use sabakan_domain::{
     machine::Machine,
     provision::{
         accept::{self, Options, PowerRefusal, Request, VerbRefusal},
+        agent::CallRefusal,
+        allocation::AllocationRefusal,
+        control::ControlRefusal,
         edit::EditRefusal,
         engine::{self, Changed},
         node::{Maintenance, Node, NodeId, Object, Row},
+        port::PortRefusal,
         power::PowerTarget,
+        recipe::{self, Kind, Recipe, RecipeRefusal},
         schedule::{self, Class, Queued, Running},
         steps::StepRequest,
         verbs::Verb,
@@ -27,8 +34,14 @@ use sabakan_store::{
     view::{Lock, Snapshot},
 };
 
-pub use self::{control::Verdict, edit::Edit, list::Wanted};
-use crate::{Foundation, ServiceError, hardware::Hardware, limits};
+pub use self::{
+    agent::{AgentHeartbeat, Introduced},
+    control::Verdict,
+    edit::Edit,
+    list::Wanted,
+    panel::BootChange,
+};
+use crate::{Foundation, ServiceError, hardware::Hardware, limits, recipes};
 
 /// Asks of nodes and tells about them.
 pub struct Nodes {
@@ -137,8 +150,40 @@ impl Nodes {
         instance: &Object,
         known: Option<u64>,
     ) -> Result<Node, ServiceError> {
+        self.ask_by(actor, name, asked, instance, known, None).await
+    }
+
+    /// Asks for a verb with the steps of a runbook, by name or UUID.
+    pub async fn ask_by_runbook(
+        &self,
+        actor: &Actor,
+        name: &Serial,
+        asked: &Asked,
+        runbook: &str,
+        known: Option<u64>,
+    ) -> Result<Node, ServiceError> {
+        let snapshot = self.on.view.read().await?;
+        let runbook = recipes::find(&snapshot, Kind::Runbook, runbook)?;
+        let disable_ramdisk = asked.disable_ramdisk || runbook.about.disable_ramdisk;
+        let asked = Asked { disable_ramdisk, ..asked.clone() };
+        self.ask_by(actor, name, &asked, &Object::new(), known, Some(&runbook)).await
+    }
+
+    /// The operation gets its own copy of the steps of runbooks and templates, as they were when it was asked for: what happens to
+    /// those at the same moment, happens after it.
+    async fn ask_by(
+        &self,
+        actor: &Actor,
+        name: &Serial,
+        asked: &Asked,
+        instance: &Object,
+        known: Option<u64>,
+        runbook: Option<&Recipe>,
+    ) -> Result<Node, ServiceError> {
         let on = &self.on;
         self.check_queue()?;
+        let snapshot = on.view.read().await?;
+        let templates = || snapshot.recipes().list(Kind::Template);
         let by = on.by(actor);
         let operation = uuid::Uuid::now_v7().to_string();
         let request = Request {
@@ -154,6 +199,14 @@ impl Nodes {
             check_unlocked(facts)?;
             let offered = self.hardware.offered(&facts.node, facts.machine.as_ref()).map_err(AskRefusal::Driver)?;
             let machine = facts.machine.as_ref().map(|machine| machine.status.state);
+            let steps = match (runbook, request.verb) {
+                (Some(runbook), _) => recipe::by_runbook(runbook, &facts.node)?,
+                (None, Verb::Active | Verb::Rebuild) => {
+                    recipe::with_templates(&request.steps, &facts.node, templates())
+                }
+                (None, _) => request.steps.clone(),
+            };
+            let request = Request { steps, ..request.clone() };
             let mut changed = accept::accept(&facts.node, &request, machine, offered, &self.options)?;
             changed.node.instance_info.extend(instance.clone());
             let detail = format!("{} -> {}", facts.node.state, changed.node.state);
@@ -221,14 +274,6 @@ impl Nodes {
             Ok(Some((Changed { node, machine: None, rows: Vec::new() }, String::new())))
         };
         Ok(nodes::ask(&*on.store, &on.keys, &on.by(actor), name, action, decide).await?)
-    }
-
-    /// The ramdisk of a node called. `false`: nobody booted one there, or its call says nothing new.
-    pub async fn heartbeat(&self, name: &Serial, url: &str) -> Result<bool, ServiceError> {
-        let on = &self.on;
-        let now = on.clock.now();
-        let decide = |facts: &Facts| engine::heartbeat(&facts.node, url, now);
-        Ok(nodes::notice(&*on.store, &on.keys, name, decide).await?)
     }
 
     /// The history of a node, oldest row first, each with its number.
@@ -313,7 +358,7 @@ fn waiting(node: &Node, lock: Option<&Lock>, ahead: Option<usize>) -> Option<Wai
     Some(Waiting { reason, since: wait.since, until })
 }
 
-fn resolve(snapshot: &Snapshot, id: &str) -> Option<Serial> {
+pub(crate) fn resolve(snapshot: &Snapshot, id: &str) -> Option<Serial> {
     if let Some(node) = snapshot.find_node(id) {
         return Some(node.name.clone());
     }
@@ -333,11 +378,23 @@ pub(crate) enum AskRefusal {
     #[error("{0}")]
     Invalid(String),
     #[error(transparent)]
+    Call(#[from] CallRefusal),
+    #[error("nobody waits for this ramdisk")]
+    Unexpected,
+    #[error(transparent)]
+    Control(#[from] ControlRefusal),
+    #[error(transparent)]
     Edit(#[from] EditRefusal),
+    #[error(transparent)]
+    Allocation(#[from] AllocationRefusal),
+    #[error(transparent)]
+    Recipe(#[from] RecipeRefusal),
+    #[error(transparent)]
+    Port(#[from] PortRefusal),
     #[error("node {name} is no longer as you know it; look at it again")]
     Stale { name: Serial },
-    #[error("node {name} is locked by {holder}, which works on it; try again later")]
-    Locked { name: Serial, holder: String },
+    #[error("Node {id} is locked by host {holder}, please retry after the current operation is completed.")]
+    Locked { id: NodeId, holder: String },
 }
 
 /// A caller that says which version it knows wants nothing to happen to another.
@@ -348,9 +405,9 @@ fn check_version(facts: &Facts, known: Option<u64>) -> Result<(), AskRefusal> {
     Ok(())
 }
 
-fn check_unlocked(facts: &Facts) -> Result<(), AskRefusal> {
+pub(crate) fn check_unlocked(facts: &Facts) -> Result<(), AskRefusal> {
     match &facts.lock {
-        Some(lock) => Err(AskRefusal::Locked { name: facts.node.name.clone(), holder: lock.holder.clone() }),
+        Some(lock) => Err(AskRefusal::Locked { id: facts.node.id, holder: lock.holder.clone() }),
         None => Ok(()),
     }
 }

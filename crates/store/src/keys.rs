@@ -1,6 +1,15 @@
 //! Every key of the system, on one page. Nobody above this crate sees a key; [`KEYS`] is what the reference page is made of.
 
-use sabakan_domain::{crypt::DiskPath, machine::Rack, provision::node::NodeId, words::Serial};
+use sabakan_domain::{
+    crypt::DiskPath,
+    mac::Mac,
+    machine::Rack,
+    provision::{
+        ids::{AllocationId, ChassisId, NodeId, PortGroupId, PortId, RecipeId},
+        recipe::Kind,
+    },
+    words::Serial,
+};
 
 /// One kind of key, for people.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +71,47 @@ pub const KEYS: &[KeyDoc] = &[
         meaning: "Claims the UUID of a node that was made through the provisioning API. Making one compares that it is absent.",
     },
     KeyDoc {
+        pattern: "instances/<uuid>",
+        value: "text, the name of a node",
+        meaning: "Claims a workload for the node it is on: no two nodes say that they have the same. Written and deleted with the node.",
+    },
+    KeyDoc {
+        pattern: "allocations/<uuid>",
+        value: "JSON",
+        meaning: "A wish for a node, and which one it got. Node and allocation are written in one transaction.",
+    },
+    KeyDoc {
+        pattern: "allocation-names/<name>",
+        value: "text, the UUID of the allocation",
+        meaning: "Claims the name of an allocation.",
+    },
+    KeyDoc {
+        pattern: "node-ports/<node uuid>",
+        value: "JSON",
+        meaning: "The ports and port groups of a node, all together. Deleted with the node.",
+    },
+    KeyDoc {
+        pattern: "port-claims/<what>/<value>",
+        value: "text, the UUID of the node",
+        meaning: "Claims a UUID, an address or a name of a port (`port`, `address`, `name`) or of a port group (`group`, `group-address`, `group-name`). Written and deleted with the ports of the node.",
+    },
+    KeyDoc { pattern: "chassis/<uuid>", value: "JSON", meaning: "One chassis." },
+    KeyDoc {
+        pattern: "chassis-nodes/<uuid>/<node uuid>",
+        value: "text, the name of the node when it was put in",
+        meaning: "A node that is in a chassis. Written and deleted with the node; a chassis is deleted only while there are none.",
+    },
+    KeyDoc {
+        pattern: "deploy-templates/<uuid>, runbooks/<uuid>",
+        value: "JSON",
+        meaning: "A list of steps under a name, for deployments or for cleaning and servicing.",
+    },
+    KeyDoc {
+        pattern: "deploy-template-names/<name>, runbook-names/<name>",
+        value: "text, the UUID of the template or runbook",
+        meaning: "Claims its name.",
+    },
+    KeyDoc {
         pattern: "node-locks/<serial>",
         value: "JSON, under a lease",
         meaning: "Who works on a node. Every write of a worker compares it; it vanishes with its worker.",
@@ -107,8 +157,42 @@ pub(crate) enum Known<'a> {
     Machine(&'a str),
     Token(&'a str),
     Node(&'a str),
+    Allocation(&'a str),
+    Recipe(Kind, &'a str),
+    Ports(&'a str),
+    Chassis(&'a str),
     Lock(&'a str),
     Conductor(&'a str),
+}
+
+/// Something no two ports, or no two port groups, may share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortClaim {
+    /// The UUID of a port.
+    Port(PortId),
+    /// The address of a port.
+    Address(Mac),
+    /// The name of a port.
+    Name(String),
+    /// The UUID of a port group.
+    Group(PortGroupId),
+    /// The address of a port group.
+    GroupAddress(Mac),
+    /// The name of a port group.
+    GroupName(String),
+}
+
+impl std::fmt::Display for PortClaim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PortClaim::Port(id) => write!(f, "port with UUID {id}"),
+            PortClaim::Address(mac) => write!(f, "port with MAC address {mac}"),
+            PortClaim::Name(name) => write!(f, "port with name {name}"),
+            PortClaim::Group(id) => write!(f, "portgroup with UUID {id}"),
+            PortClaim::GroupAddress(mac) => write!(f, "portgroup with MAC address {mac}"),
+            PortClaim::GroupName(name) => write!(f, "portgroup with name {name}"),
+        }
+    }
 }
 
 impl Keys {
@@ -195,6 +279,91 @@ impl Keys {
         self.key(&format!("node-ids/{id}"))
     }
 
+    pub(crate) fn instances(&self) -> String {
+        self.key("instances/")
+    }
+
+    pub(crate) fn instance(&self, uuid: &str) -> String {
+        self.key(&format!("instances/{uuid}"))
+    }
+
+    pub(crate) fn allocations(&self) -> String {
+        self.key("allocations/")
+    }
+
+    pub(crate) fn allocation(&self, id: AllocationId) -> String {
+        self.key(&format!("allocations/{id}"))
+    }
+
+    pub(crate) fn allocation_names(&self) -> String {
+        self.key("allocation-names/")
+    }
+
+    pub(crate) fn allocation_name(&self, name: &str) -> String {
+        self.key(&format!("allocation-names/{name}"))
+    }
+
+    pub(crate) fn all_node_ports(&self) -> String {
+        self.key("node-ports/")
+    }
+
+    pub(crate) fn node_ports(&self, node: NodeId) -> String {
+        self.key(&format!("node-ports/{node}"))
+    }
+
+    pub(crate) fn port_claims(&self) -> String {
+        self.key("port-claims/")
+    }
+
+    pub(crate) fn port_claim(&self, claim: &PortClaim) -> String {
+        self.key(&match claim {
+            PortClaim::Port(id) => format!("port-claims/port/{id}"),
+            PortClaim::Address(mac) => format!("port-claims/address/{mac}"),
+            PortClaim::Name(name) => format!("port-claims/name/{name}"),
+            PortClaim::Group(id) => format!("port-claims/group/{id}"),
+            PortClaim::GroupAddress(mac) => format!("port-claims/group-address/{mac}"),
+            PortClaim::GroupName(name) => format!("port-claims/group-name/{name}"),
+        })
+    }
+
+    pub(crate) fn all_chassis(&self) -> String {
+        self.key("chassis/")
+    }
+
+    pub(crate) fn chassis(&self, id: ChassisId) -> String {
+        self.key(&format!("chassis/{id}"))
+    }
+
+    pub(crate) fn all_chassis_nodes(&self) -> String {
+        self.key("chassis-nodes/")
+    }
+
+    pub(crate) fn chassis_nodes(&self, id: ChassisId) -> String {
+        self.key(&format!("chassis-nodes/{id}/"))
+    }
+
+    pub(crate) fn chassis_node(&self, id: ChassisId, node: NodeId) -> String {
+        self.key(&format!("chassis-nodes/{id}/{node}"))
+    }
+
+    pub(crate) fn recipes(&self, kind: Kind) -> String {
+        match kind {
+            Kind::Template => self.key("deploy-templates/"),
+            Kind::Runbook => self.key("runbooks/"),
+        }
+    }
+
+    pub(crate) fn recipe(&self, kind: Kind, id: RecipeId) -> String {
+        format!("{}{id}", self.recipes(kind))
+    }
+
+    pub(crate) fn recipe_name(&self, kind: Kind, name: &str) -> String {
+        match kind {
+            Kind::Template => self.key(&format!("deploy-template-names/{name}")),
+            Kind::Runbook => self.key(&format!("runbook-names/{name}")),
+        }
+    }
+
     pub(crate) fn locks(&self) -> String {
         self.key("node-locks/")
     }
@@ -234,6 +403,11 @@ impl Keys {
                 match kind {
                     "machines" => Some(Known::Machine(name)),
                     "nodes" => Some(Known::Node(name)),
+                    "allocations" => Some(Known::Allocation(name)),
+                    "deploy-templates" => Some(Known::Recipe(Kind::Template, name)),
+                    "runbooks" => Some(Known::Recipe(Kind::Runbook, name)),
+                    "node-ports" => Some(Known::Ports(name)),
+                    "chassis" => Some(Known::Chassis(name)),
                     "node-locks" => Some(Known::Lock(name)),
                     "conductors" => Some(Known::Conductor(name)),
                     "tokens" => Some(Known::Token(name)),

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use super::{
     builtin,
-    edges::{self, NoEdge, Trigger},
+    edges::{self, Trigger},
     engine::{self, Changed},
     guards::{self, GuardRefusal, Strictness},
-    node::{Node, Operation, Phase, Row, Severity, Wait, WaitOn, Work},
+    interfaces::Slot,
+    node::{Node, NodeId, Operation, Phase, Row, Severity, Wait, WaitOn, Work},
     power::PowerTarget,
     states::{Kind, State},
     steps::{self, Flow, Place, Step, StepRequest, StepSpec, StepsRefusal},
@@ -41,6 +42,8 @@ pub struct Offered<'a> {
     pub out_of_band: &'a [StepSpec],
     /// By the ramdisk; empty: there is none.
     pub ramdisk: &'a [StepSpec],
+    /// The hardware is read by the ramdisk, not by the controller.
+    pub inspects_in_band: bool,
 }
 
 /// What a site wants of provisioning.
@@ -62,8 +65,15 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerbRefusal {
     /// The state machine has no such arrow.
-    #[error(transparent)]
-    NoEdge(#[from] NoEdge),
+    #[error("The requested action \"{}\" can not be performed on node \"{node}\" while it is in state \"{}\". Accepted: {}.", .verb.as_str(), .from.wire(), edges::accepted_text(*.from))]
+    NoEdge {
+        /// The node.
+        node: NodeId,
+        /// Where it is.
+        from: State,
+        /// What was asked.
+        verb: Verb,
+    },
     /// Something else about the node or its machine forbids it.
     #[error(transparent)]
     Guard(#[from] GuardRefusal),
@@ -73,6 +83,14 @@ pub enum VerbRefusal {
     /// The driver cannot do it.
     #[error("{verb:?} is not supported by the driver of this node: it boots no ramdisk", verb = .0.as_str())]
     NoRamdisk(Verb),
+    /// Somebody chose that the node does without it.
+    #[error("Driver {driver} does not support {} (disabled or not implemented).", .verb.as_str())]
+    Disabled {
+        /// The driver.
+        driver: String,
+        /// What was asked.
+        verb: Verb,
+    },
     /// A power change is not done yet.
     #[error("a power change of this node is not done yet; wait for it")]
     PowerPending,
@@ -104,7 +122,9 @@ pub fn accept(
     options: &Options,
 ) -> Result<Changed, VerbRefusal> {
     let verb = request.verb;
-    let edge = edges::transition(node.state, Trigger::Verb(verb))?;
+    let no_edge = |_| VerbRefusal::NoEdge { node: node.id, from: node.state, verb };
+    let edge = edges::transition(node.state, Trigger::Verb(verb)).map_err(no_edge)?;
+    check_interface(node, verb)?;
     guards::check_verb(node, verb, machine, options.strictness)?;
     if verb == Verb::Provide && options.no_provide_in_maintenance && node.maintenance.is_some() {
         return Err(GuardRefusal::Maintenance(verb).into());
@@ -147,6 +167,21 @@ pub fn accept(
     Ok(changed)
 }
 
+/// An interface that was chosen to do nothing does nothing.
+fn check_interface(node: &Node, verb: Verb) -> Result<(), VerbRefusal> {
+    let slot = match verb {
+        Verb::Inspect => Slot::Inspect,
+        Verb::Rescue => Slot::Rescue,
+        _ => return Ok(()),
+    };
+    match node.details.interfaces.get(&slot) {
+        Some(chosen) if chosen.starts_with("no-") => {
+            Err(VerbRefusal::Disabled { driver: node.driver.clone().unwrap_or_default(), verb })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The kind of work a verb asks for, and its steps.
 fn plan(
     node: &Node,
@@ -161,6 +196,9 @@ fn plan(
             (Work::Verify, [builtin::VERIFY].into_iter().chain(off).map(builtin::step).collect())
         }
         Verb::Adopt => (Work::Adopt, vec![builtin::step(builtin::VERIFY)]),
+        Verb::Inspect if offered.inspects_in_band => {
+            (Work::Inspect, vec_of(&[builtin::INSPECT_IN_BAND, builtin::END_RAMDISK]))
+        }
         Verb::Inspect => (Work::Inspect, vec![builtin::step(builtin::INSPECT)]),
         Verb::Provide => (Work::AutomatedClean, automated_cleaning(node, offered, options)?),
         Verb::Clean => (Work::ManualClean, by_hand(offered, Flow::Clean, request)?),

@@ -85,11 +85,28 @@ impl FromStr for BootDevice {
 }
 
 impl BootMode {
+    /// Both, in the order of their words.
+    pub const ALL: [BootMode; 2] = [BootMode::Bios, BootMode::Uefi];
+
     /// The word of the provisioning API.
     pub const fn as_str(self) -> &'static str {
         match self {
             BootMode::Uefi => "uefi",
             BootMode::Bios => "bios",
         }
+    }
+}
+
+impl FromStr for BootMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BootMode, String> {
+        let found = BootMode::ALL.into_iter().find(|mode| mode.as_str() == text);
+        found.ok_or_else(|| {
+            format!(
+                "Invalid boot mode {text} requested for node. Allowed boot modes are: {}",
+                BootMode::ALL.map(BootMode::as_str).join(", ")
+            )
+        })
     }
 }

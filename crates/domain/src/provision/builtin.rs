@@ -28,6 +28,12 @@ const EVERY_FLOW: &[Flow] = &[Flow::Clean, Flow::Deploy, Flow::Service];
 pub const VERIFY: StepSpec = spec(Interface::Power, "verify", "Read the power state: proves address and credentials.");
 /// Reads the hardware and stores what it found.
 pub const INSPECT: StepSpec = spec(Interface::Management, "inspect", "Read the hardware and store what was found.");
+/// Boots the ramdisk, which reads the hardware and sends what it found.
+pub const INSPECT_IN_BAND: StepSpec = spec(
+    Interface::Management,
+    "inspect_in_band",
+    "Boot the ramdisk from the network and wait for what it finds in the machine.",
+);
 /// Remembers what the machine looks like.
 pub const RECORD: StepSpec =
     spec(Interface::Management, "record_configuration", "Remember volumes, firmware settings and boot order.");
@@ -111,6 +117,7 @@ pub const WAIT: StepSpec = StepSpec {
 pub const ALL: &[StepSpec] = &[
     VERIFY,
     INSPECT,
+    INSPECT_IN_BAND,
     RECORD,
     ERASE_KEYS,
     BOOT_RAMDISK,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{
+    ids::{AllocationId, ChassisId},
     interfaces::Slot,
     node::{NodeId, Object},
 };
@@ -27,8 +28,12 @@ pub struct Details {
     pub instance_uuid: Option<String>,
     /// The workload on it, by name; gone with the workload.
     pub instance_name: Option<String>,
+    /// The allocation that chose this node for the workload; gone with the UUID of the workload.
+    pub allocation: Option<AllocationId>,
     /// The node it is a part of.
     pub parent: Option<NodeId>,
+    /// The chassis it is in.
+    pub chassis: Option<ChassisId>,
     /// How its workload is connected.
     pub network_data: Object,
     /// Why it is to be retired.
@@ -46,8 +51,14 @@ pub struct Details {
 impl Details {
     /// Forgets what belonged to the workload.
     pub fn clear_instance(&mut self) {
-        self.instance_uuid = None;
+        self.clear_allocation();
         self.instance_name = None;
+    }
+
+    /// Forgets which workload it was chosen for.
+    pub fn clear_allocation(&mut self) {
+        self.instance_uuid = None;
+        self.allocation = None;
     }
 }
 
@@ -96,11 +107,15 @@ pub const RESERVED_NAMES: &[&str] = &[
     "volume",
 ];
 
+/// Whether a text can stand in a path as it is.
+pub fn fits_in_path(name: &str) -> bool {
+    let letters = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+    (1..=limits::SERIAL_BYTES_MAX).contains(&name.len()) && name.bytes().all(letters) && !matches!(name, "." | "..")
+}
+
 /// Checks the name a caller gives a node.
 pub fn check_name(name: &str) -> Result<(), NameError> {
-    let fits = (1..=limits::SERIAL_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'));
-    if !fits || matches!(name, "." | "..") {
+    if !fits_in_path(name) {
         return Err(NameError::Characters(name.to_owned()));
     }
     if name.parse::<NodeId>().is_ok() {

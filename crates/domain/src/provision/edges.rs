@@ -335,7 +335,8 @@ pub fn accepted(from: State) -> impl Iterator<Item = Verb> {
     })
 }
 
-fn accepted_text(from: State) -> String {
+/// The verbs that are accepted in a state, for people.
+pub fn accepted_text(from: State) -> String {
     let verbs: Vec<&str> = accepted(from).map(Verb::as_str).collect();
     if verbs.is_empty() { "none while work goes on".to_owned() } else { verbs.join(", ") }
 }

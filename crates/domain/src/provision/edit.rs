@@ -3,11 +3,15 @@
 //! A change is the whole of what may be written, as it shall be ([`Fields`]); [`change`] compares it with what is there. So it does not
 //! matter how a caller said it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    str::FromStr,
+};
 
 use jiff::Timestamp;
 
 use super::{
+    allocation::Allocation,
     details::{self, Details, NameError},
     engine::Changed,
     interfaces::{self, HardwareType, Slot, UnknownImplementation},
@@ -42,7 +46,7 @@ pub struct Fields {
     pub instance_info: Object,
     /// How that is connected.
     pub network_data: Object,
-    /// The chassis it is in. There are none; only `None` is accepted.
+    /// The chassis it is in.
     pub chassis_uuid: Option<String>,
     /// What kind of machine it is.
     pub resource_class: Option<String>,
@@ -85,6 +89,8 @@ pub struct Around<'a> {
     pub machine: Option<HealthState>,
     /// Its driver as callers see it.
     pub driver: Option<&'a str>,
+    /// The allocation that has the node.
+    pub allocation: Option<&'a Allocation>,
     /// Settings that some driver calls secret.
     pub secret_settings: &'a BTreeSet<&'static str>,
     /// Secrets in the open, as they were sealed for this change, by setting.
@@ -177,7 +183,9 @@ impl Fields {
             description,
             instance_uuid,
             instance_name,
+            allocation: _,
             parent,
+            chassis,
             network_data,
             retired_reason,
             interfaces,
@@ -196,7 +204,7 @@ impl Fields {
             extra: node.extra.clone(),
             instance_info: node.instance_info.clone(),
             network_data,
-            chassis_uuid: None,
+            chassis_uuid: chassis.map(|id| id.to_string()),
             resource_class,
             conductor_group: node.group.clone(),
             owner,
@@ -260,8 +268,10 @@ pub fn create(id: NodeId, fields: &Fields, first: State, around: &Around<'_>) ->
 /// Changes a node. What cannot be changed in its state, or at all, is refused as a whole.
 pub fn change(node: &Node, wanted: &Fields, around: &Around<'_>) -> Result<Changed, EditRefusal> {
     let now = Fields::of(node, around.machine, around.driver);
+    let wanted = &followed(&now, wanted);
     check_busy(node, &now, wanted, around)?;
     check_state(node, &now, wanted)?;
+    check_allocation(node, &now, wanted, around)?;
     let mut changed = Changed { node: written(node, wanted, around)?, machine: None, rows: Vec::new() };
     rename(&mut changed.node, &now, wanted)?;
     if now.retired != wanted.retired {
@@ -272,6 +282,24 @@ pub fn change(node: &Node, wanted: &Fields, around: &Around<'_>) -> Result<Chang
         changed.node.details.edited_at = Some(around.at);
     }
     Ok(changed)
+}
+
+/// What follows from a change without being asked for: a reason goes with what it was the reason for, and an instance that is described
+/// with a name to show is called by it until somebody gives it another.
+fn followed(now: &Fields, wanted: &Fields) -> Fields {
+    let mut wanted = wanted.clone();
+    if now.retired && !wanted.retired && wanted.retired_reason == now.retired_reason {
+        wanted.retired_reason = None;
+    }
+    if now.protected && !wanted.protected && wanted.protected_reason == now.protected_reason {
+        wanted.protected_reason = None;
+    }
+    let shown =
+        |fields: &Fields| fields.instance_info.get("display_name").and_then(|name| name.as_str()).map(str::to_owned);
+    if now.instance_name.is_none() && wanted.instance_name.is_none() && shown(&wanted) != shown(now) {
+        wanted.instance_name = shown(&wanted);
+    }
+    wanted
 }
 
 /// Whether a node may be forgotten. `machine`: the lifecycle state of its machine.
@@ -296,8 +324,8 @@ pub fn check_removal(node: &Node, machine: Option<HealthState>) -> Result<(), Ed
     );
     if !idle {
         return Err(conflict(format!(
-            "node {} cannot be deleted while it is {:?}; it can in enroll, manageable, available and adopt failed, or in \
-             maintenance",
+            "Can not delete node \"{}\" while it is in provision state {:?}. Valid provision states to perform deletion are: \
+             \"('manageable', 'enroll', 'adopt failed', 'available')\", or set the node into maintenance mode",
             node.id,
             node.state.wire()
         )));
@@ -308,26 +336,30 @@ pub fn check_removal(node: &Node, machine: Option<HealthState>) -> Result<(), Ed
     }
 }
 
+/// Whether a node that is on its way elsewhere may be written about.
+pub(super) fn is_editable(state: State) -> bool {
+    matches!(
+        state,
+        State::DeployFailed
+            | State::InspectFailed
+            | State::InspectWait
+            | State::CleanFailed
+            | State::Error
+            | State::Verifying
+            | State::AdoptFailed
+            | State::RescueFailed
+            | State::UnrescueFailed
+            | State::ServiceHold
+            | State::ServiceFailed
+    )
+}
+
 /// Work under way must not be changed under its feet.
 fn check_busy(node: &Node, now: &Fields, wanted: &Fields, around: &Around<'_>) -> Result<(), EditRefusal> {
     if node.target.is_none() {
         return Ok(());
     }
-    let editable = match node.state {
-        State::DeployFailed
-        | State::InspectFailed
-        | State::InspectWait
-        | State::CleanFailed
-        | State::Error
-        | State::Verifying
-        | State::AdoptFailed
-        | State::RescueFailed
-        | State::UnrescueFailed
-        | State::ServiceHold
-        | State::ServiceFailed => true,
-        State::Inspecting => !around.knows_inspect_wait,
-        _ => false,
-    };
+    let editable = is_editable(node.state) || (node.state == State::Inspecting && !around.knows_inspect_wait);
     // The workload may be gone although the node hangs; somebody in charge says so.
     let released = node.maintenance.is_some()
         && wanted.instance_uuid.is_none()
@@ -335,26 +367,48 @@ fn check_busy(node: &Node, now: &Fields, wanted: &Fields, around: &Around<'_>) -
     if editable || released {
         return Ok(());
     }
-    Err(conflict(format!(
-        "node {} cannot be updated while a state transition is in progress: it is {:?} on its way to {:?}",
-        node.name,
-        node.state.wire(),
-        node.target.map_or("", State::wire)
-    )))
+    Err(conflict(format!("Node {} can not be updated while a state transition is in progress.", node.name)))
 }
 
-/// What may only change in some states.
-fn check_state(node: &Node, now: &Fields, wanted: &Fields) -> Result<(), EditRefusal> {
-    let maintenance = node.maintenance.is_some();
-    let open = matches!(
-        node.state,
+/// Whether nothing runs on a node in this state, and nothing is about to.
+fn is_open(state: State) -> bool {
+    matches!(
+        state,
         State::Enroll
             | State::VerifyFailed
             | State::Manageable
             | State::Available
             | State::Inspecting
             | State::InspectWait
-    );
+    )
+}
+
+/// What an allocation depends on.
+fn check_allocation(node: &Node, now: &Fields, wanted: &Fields, around: &Around<'_>) -> Result<(), EditRefusal> {
+    let Some(allocation) = around.allocation else { return Ok(()) };
+    let taken_away = now.instance_uuid.is_some() && wanted.instance_uuid.is_none();
+    if taken_away && !is_open(node.state) && node.maintenance.is_none() {
+        return Err(conflict(format!(
+            "instance_uuid of node {} belongs to allocation {} and cannot be removed while the node is {:?}; bring it to \
+             manageable, or set maintenance",
+            node.name,
+            allocation.id,
+            node.state.wire()
+        )));
+    }
+    if allocation.owner.is_some() && now.owner != wanted.owner {
+        return Err(conflict(format!(
+            "the owner of node {} cannot be changed: allocation {} asked for a node of this owner",
+            node.name, allocation.id
+        )));
+    }
+    Ok(())
+}
+
+/// What may only change in some states.
+fn check_state(node: &Node, now: &Fields, wanted: &Fields) -> Result<(), EditRefusal> {
+    let maintenance = node.maintenance.is_some();
+    let open = is_open(node.state);
     let refuse = |what: &str| {
         Err(conflict(format!(
             "{what} of node {} cannot be changed while it is {:?}; bring it to manageable{}",
@@ -371,6 +425,12 @@ fn check_state(node: &Node, now: &Fields, wanted: &Fields) -> Result<(), EditRef
     }
     if now.owner != wanted.owner && node.state == State::Active {
         return Err(conflict(format!("the owner of node {} cannot be changed while it is active", node.name)));
+    }
+    if now.driver != wanted.driver && node.controls.console_enabled {
+        return Err(conflict(format!(
+            "the console of node {} is on; switch it off before its driver changes",
+            node.name
+        )));
     }
     match (&now.instance_uuid, &wanted.instance_uuid) {
         (Some(old), Some(new)) if old != new => {
@@ -418,7 +478,9 @@ fn written(node: &Node, wanted: &Fields, around: &Around<'_>) -> Result<Node, Ed
         description: wanted.description.clone(),
         instance_uuid: wanted.instance_uuid.clone(),
         instance_name: wanted.instance_name.clone(),
-        parent: wanted.parent_node.as_deref().map(parse_parent).transpose()?,
+        allocation: node.details.allocation.filter(|_| wanted.instance_uuid == node.details.instance_uuid),
+        parent: wanted.parent_node.as_deref().map(|text| parse_uuid("parent_node", text)).transpose()?,
+        chassis: wanted.chassis_uuid.as_deref().map(|text| parse_uuid("chassis_uuid", text)).transpose()?,
         network_data: wanted.network_data.clone(),
         retired_reason: wanted.retired_reason.clone().filter(|_| wanted.retired),
         interfaces,
@@ -434,8 +496,8 @@ fn maintenance(node: &Node, wanted: bool) -> Option<Maintenance> {
     wanted.then(|| node.maintenance.clone().unwrap_or(Maintenance { reason: None, fault: None }))
 }
 
-fn parse_parent(text: &str) -> Result<NodeId, EditRefusal> {
-    text.parse().map_err(|_| invalid("parent_node", format!("{text:?} is not a UUID")))
+fn parse_uuid<I: FromStr>(field: &'static str, text: &str) -> Result<I, EditRefusal> {
+    text.parse().map_err(|_| invalid(field, format!("{text:?} is not a UUID")))
 }
 
 /// A hidden member that comes back hidden stays as it is.
@@ -524,9 +586,6 @@ fn check_texts(wanted: &Fields) -> Result<(), EditRefusal> {
     {
         return Err(invalid("instance_uuid", format!("{uuid:?} is not a UUID")));
     }
-    if let Some(chassis) = &wanted.chassis_uuid {
-        return Err(invalid("chassis_uuid", format!("chassis {chassis} could not be found")));
-    }
     if wanted.protected_reason.is_some() && !wanted.protected {
         return Err(invalid("protected_reason", "needs protected to be true"));
     }
@@ -550,13 +609,18 @@ fn rename(next: &mut Node, now: &Fields, wanted: &Fields) -> Result<(), EditRefu
 /// Where the machine goes when its node is declared to leave, or no longer is.
 fn retire(node: &Node, wanted: bool, machine: Option<HealthState>) -> Result<Option<HealthState>, EditRefusal> {
     let Some(from) = machine else { return Ok(None) };
-    if !wanted {
+    if !wanted && from == HealthState::Retired {
         return Err(conflict(format!(
-            "the machine of node {} is {from}; bring it back through the registry (PUT /api/v1/state/{})",
+            "the machine of node {} is retired: its disk keys are gone for good; bring it back through the registry (PUT \
+             /api/v1/state/{} with uninitialized)",
             node.name, node.name
         )));
     }
-    let granted = lifecycle::request(from, HealthState::Retiring, lifecycle::Facts { has_keys: false }, Force::No);
+    // No arrow leads out of retiring, so that no monitor undoes it. Whoever takes the declaration back is asked by name, as with
+    // `force` in the registry; the machine has to be prepared again.
+    let (to, force) =
+        if wanted { (HealthState::Retiring, Force::No) } else { (HealthState::Uninitialized, Force::Yes) };
+    let granted = lifecycle::request(from, to, lifecycle::Facts { has_keys: false }, force);
     match granted.map_err(|refusal| conflict(refusal.to_string()))? {
         Granted::Already => Ok(None),
         Granted::Move(to) => Ok(Some(to)),

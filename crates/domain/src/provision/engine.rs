@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     accept::{self, Offered, Options},
+    agent::{self, Offer},
     builtin,
     edges::{self, Destination, Edge, Target, Trigger},
     hardware::Configuration,
@@ -74,6 +75,8 @@ pub struct Learned {
     pub verified: bool,
     /// The hardware was read; what it says about the node's properties.
     pub inspected: Option<super::node::Object>,
+    /// The ramdisk told what it offers.
+    pub offer: Option<Offer>,
 }
 
 /// What the end of an operation depends on besides the node.
@@ -141,11 +144,15 @@ pub fn next(node: &Node, now: Timestamp) -> Next {
             }
         }
         Phase::Waiting(wait) => match wait.on {
-            WaitOn::Heartbeat { called: true } | WaitOn::Task { ended: true, .. } => {
-                Next::Run { attempt: 1, resume: true }
-            }
+            WaitOn::Heartbeat { called: true }
+            | WaitOn::Inventory { arrived: true }
+            | WaitOn::Task { ended: true, .. } => Next::Run { attempt: 1, resume: true },
             WaitOn::Time(until) if now >= until => Next::Run { attempt: 1, resume: true },
-            WaitOn::Heartbeat { .. } | WaitOn::Time(_) | WaitOn::Task { .. } | WaitOn::Hold => Next::Leave,
+            WaitOn::Heartbeat { .. }
+            | WaitOn::Inventory { .. }
+            | WaitOn::Time(_)
+            | WaitOn::Task { .. }
+            | WaitOn::Hold => Next::Leave,
         },
     }
 }
@@ -181,7 +188,7 @@ pub fn begin(node: &Node, attempt: u32, resume: bool, worker: &str, now: Timesta
     };
     let ramdisk = operation.steps.get(operation.index).is_some_and(boots_ramdisk);
     if ramdisk && !resume {
-        operation.ramdisk = Some(RamdiskContact { url: None, heard_at: None });
+        operation.ramdisk = Some(RamdiskContact::default());
     }
     if let Some(step) = changed.node.current_step() {
         let again = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
@@ -193,14 +200,20 @@ pub fn begin(node: &Node, attempt: u32, resume: bool, worker: &str, now: Timesta
 }
 
 fn boots_ramdisk(step: &Step) -> bool {
-    builtin::is(step, builtin::BOOT_RAMDISK) || builtin::is(step, builtin::DEPLOY)
+    [builtin::BOOT_RAMDISK, builtin::DEPLOY, builtin::INSPECT_IN_BAND].iter().any(|spec| builtin::is(step, *spec))
 }
 
 /// Records how a step went.
 pub fn record(node: &Node, outcome: Outcome, world: World<'_>, worker: &str, now: Timestamp) -> Changed {
     let mut changed = Changed::new(node);
     match outcome {
-        Outcome::Done(learned) => {
+        Outcome::Done(mut learned) => {
+            if let Some(offer) = learned.offer.take()
+                && let Err(reason) = take_offer(&mut changed.node, offer, world.options)
+            {
+                fail(&mut changed, Event::Fail, &bounded(reason), world, worker, now);
+                return changed;
+            }
             learn(&mut changed, learned, worker, now);
             let Some(operation) = &mut changed.node.operation else { return changed };
             operation.index += 1;
@@ -219,8 +232,18 @@ pub fn record(node: &Node, outcome: Outcome, world: World<'_>, worker: &str, now
     changed
 }
 
+/// What the ramdisk offers decides which steps follow.
+fn take_offer(node: &mut Node, offer: Offer, options: &Options) -> Result<(), String> {
+    let Some(operation) = &mut node.operation else { return Ok(()) };
+    operation.steps = agent::replan(operation, &offer, &options.clean_priorities)?;
+    if let Some(contact) = &mut operation.ramdisk {
+        contact.managers = offer.managers;
+    }
+    Ok(())
+}
+
 fn learn(changed: &mut Changed, learned: Learned, worker: &str, now: Timestamp) {
-    let Learned { note, power, configuration, verified, inspected } = learned;
+    let Learned { note, power, configuration, verified, inspected, offer: _ } = learned;
     let step = changed.node.current_step().map(Step::key).unwrap_or_default();
     let note = if note.is_empty() { String::new() } else { format!(": {note}") };
     changed.row(worker, Severity::Info, format!("step {step} done{note}"), now);
@@ -236,11 +259,21 @@ fn learn(changed: &mut Changed, learned: Learned, worker: &str, now: Timestamp) 
         node.properties.extend(properties);
     }
     let ended = node.current_step().is_some_and(|step| builtin::is(step, builtin::END_RAMDISK));
+    let restarted = |step: &Step| builtin::is(step, builtin::POWER_OFF) || builtin::is(step, builtin::REBOOT);
+    let restarted = node.current_step().is_some_and(restarted);
     let cleared = node.current_step().is_some_and(|step| builtin::is(step, builtin::CLEAR_INSTANCE));
+    if let Some(Configuration { boot_mode, secure_boot, .. }) = &configuration {
+        node.controls.boot_mode = boot_mode.or(node.controls.boot_mode);
+        node.controls.secure_boot = secure_boot.or(node.controls.secure_boot);
+    }
     if let Some(operation) = &mut node.operation {
         operation.before = configuration.or(operation.before.take());
         if ended {
             operation.ramdisk = None;
+        }
+        // A ramdisk that proved itself is gone with its machine's power; another one has to prove itself anew.
+        if restarted && operation.ramdisk.as_ref().is_some_and(|contact| contact.token.is_some()) {
+            operation.ramdisk = Some(RamdiskContact::default());
         }
     }
     if cleared {
@@ -410,7 +443,8 @@ pub(super) fn abort(changed: &mut Changed, by: &str, machine: Option<HealthState
     let step = changed.node.current_step().filter(|_| changed.node.wait().is_some());
     let step = step.map_or_else(String::new, |step| format!(" in step {}", step.key()));
     let work = changed.node.operation.as_ref().map_or("the work", |operation| operation.work.as_str());
-    let reason = format!("{work} was aborted by request of {by}{step}");
+    let of = if by.is_empty() { String::new() } else { format!(" of {by}") };
+    let reason = format!("{work} was aborted by request{of}{step}");
     let from = changed.node.state;
     // From a busy state, when a step that could not be cut short has just ended, the arrow is that of a failure.
     let edge = edges::transition(from, Trigger::Verb(Verb::Abort))
@@ -518,10 +552,13 @@ pub fn heartbeat(node: &Node, url: &str, now: Timestamp) -> Option<Changed> {
     let mut changed = Changed::new(node);
     let waiting = node.state.kind() == Kind::Waiting && node.maintenance.is_none();
     let limit = deadline(node.state, now);
-    let operation = changed.node.operation.as_mut().filter(|operation| operation.ramdisk.is_some())?;
-    let contact = RamdiskContact { url: Some(url.to_owned()), heard_at: Some(now) };
-    let known = operation.ramdisk.replace(contact)?;
-    if waiting {
+    let operation = changed.node.operation.as_mut()?;
+    let contact = operation.ramdisk.as_mut()?;
+    let known = contact.clone();
+    contact.url = Some(url.to_owned());
+    contact.heard_at = Some(now);
+    // An inspection ends by what is found, and is given that time once.
+    if waiting && node.state != State::InspectWait {
         operation.deadline = limit;
         if let Phase::Waiting(Wait { on: WaitOn::Heartbeat { called: called @ false }, .. }) = &mut operation.phase {
             *called = true;

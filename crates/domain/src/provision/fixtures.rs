@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     accept::{self, Offered, Options, Request, VerbRefusal},
-    builtin,
+    agent, builtin,
     edges::EDGES,
     engine::{self, Changed, Learned, Next, Outcome, World},
     hardware::Aspect,
-    node::{Node, NodeId, Phase, Row, WaitOn},
+    node::{Node, NodeId, Object, Phase, Row, WaitOn},
     states::{Kind, State},
     steps::{ArgSpec, Flow, Interface, Place, Step, StepRequest, StepSpec},
     verbs::Verb,
@@ -128,7 +128,7 @@ impl Desk {
     }
 
     pub fn offered(&self) -> Offered<'static> {
-        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk }
+        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false }
     }
 
     /// Asks for a verb, with steps.
@@ -240,6 +240,10 @@ impl Desk {
     pub fn wake(&mut self) -> bool {
         match self.node.wait().map(|wait| wait.on.clone()) {
             Some(WaitOn::Heartbeat { .. }) => self.call(),
+            Some(WaitOn::Inventory { .. }) => {
+                let found = agent::inspected(&self.node, &Object::new(), "sealed", "ramdisk", self.now);
+                self.write(found.expect("somebody waits for it"));
+            }
             Some(WaitOn::Task { id, .. }) => {
                 let changed = engine::task_ended(&self.node, &id).expect("it waits for that task");
                 self.write(changed);

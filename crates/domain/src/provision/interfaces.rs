@@ -56,7 +56,8 @@ pub struct UnknownImplementation {
     pub known: String,
 }
 
-const DEPLOY: &[&str] = &["direct", "ramdisk", "custom-agent"];
+// First what needs no agent: the machine starts its system from the network, and nothing is written to its disks.
+const DEPLOY: &[&str] = &["ramdisk", "direct", "custom-agent"];
 
 /// Every driver, in the order of [`Slot::ALL`].
 const TYPES: &[HardwareType] = &[
@@ -65,7 +66,7 @@ const TYPES: &[HardwareType] = &[
         implementations: [
             &["fake", "no-bios"],
             &["fake"],
-            &["no-console"],
+            &["fake", "no-console"],
             &["fake", "direct", "ramdisk", "custom-agent"],
             &["fake", "no-firmware"],
             &["fake", "no-inspect", "agent"],

@@ -4,8 +4,12 @@
 //! recorded" into "what to do next" and "what came out" into "what to record". Nothing here does anything.
 
 pub mod accept;
+pub mod agent;
+pub mod allocation;
 pub mod boot;
 pub mod builtin;
+pub mod chassis;
+pub mod control;
 pub mod details;
 pub mod edges;
 pub mod edit;
@@ -14,9 +18,16 @@ pub mod engine;
 mod fixtures;
 pub mod guards;
 pub mod hardware;
+pub mod ids;
 pub mod interfaces;
 pub mod node;
+pub mod node_ports;
+pub mod paging;
+pub mod port;
+pub mod port_group;
 pub mod power;
+pub mod raid;
+pub mod recipe;
 pub mod schedule;
 pub mod search;
 pub mod states;

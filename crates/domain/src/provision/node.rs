@@ -1,12 +1,13 @@
 //! A node: what provisioning knows about a machine. Its operation record is the only truth about work under way; whoever works on it
 //! keeps nothing in memory that is not here.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    control::Controls,
     details::Details,
     hardware::{Configuration, HardwareHealth},
     power::{PowerState, PowerTarget},
@@ -15,14 +16,7 @@ use super::{
 };
 use crate::{lifecycle::HealthState, words::Serial};
 
-/// Identifies a node in the provisioning API: a UUID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u128);
-
-/// A text that is no UUID.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a UUID")]
-pub struct NotUuid(pub String);
+pub use super::ids::{NodeId, NotUuid};
 
 /// A JSON object of the provisioning API that this program passes on and rarely looks into.
 pub type Object = BTreeMap<String, Value>;
@@ -60,6 +54,8 @@ pub struct Node {
     pub operation: Option<Operation>,
     /// Power.
     pub power: Power,
+    /// What else is set on the machine.
+    pub controls: Controls,
     /// Why the last work failed.
     pub last_error: Option<String>,
     /// Automation keeps its hands off.
@@ -256,6 +252,11 @@ pub enum WaitOn {
         /// It has called since the wait began.
         called: bool,
     },
+    /// The ramdisk tells what it found in the machine; `arrived`: it has.
+    Inventory {
+        /// It has since the wait began.
+        arrived: bool,
+    },
     /// A task of the BMC or of the ramdisk ends; `ended`: it has.
     Task {
         /// The name to ask for it by.
@@ -270,12 +271,20 @@ pub enum WaitOn {
 }
 
 /// The ramdisk that was booted for an operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RamdiskContact {
     /// Where it listens; `None`: it has not called yet.
     pub url: Option<String>,
     /// When it called last.
     pub heard_at: Option<Timestamp>,
+    /// What it proves itself with, sealed; `None`: it has not asked for one.
+    pub token: Option<String>,
+    /// What it is.
+    pub version: Option<String>,
+    /// The certificate it shows where it listens.
+    pub verify_ca: Option<String>,
+    /// Versions of what runs its steps.
+    pub managers: Object,
 }
 
 /// How serious a row of the history is.
@@ -325,6 +334,7 @@ impl Node {
             since: registered,
             operation: None,
             power: Power::default(),
+            controls: Controls::default(),
             last_error: None,
             maintenance: None,
             protected: None,
@@ -424,27 +434,6 @@ impl Work {
             Work::ClearUp => "clear up",
             Work::RestoreService => "restore after service",
         }
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = format!("{:032x}", self.0);
-        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-    }
-}
-
-impl FromStr for NodeId {
-    type Err = NotUuid;
-
-    fn from_str(text: &str) -> Result<NodeId, NotUuid> {
-        let groups: Vec<&str> = text.split('-').collect();
-        let shaped = groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]);
-        let hex = groups.concat();
-        if !shaped || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(NotUuid(text.to_owned()));
-        }
-        u128::from_str_radix(&hex, 16).map(NodeId).map_err(|_| NotUuid(text.to_owned()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     edit,
+    ids::ChassisId,
     interfaces::{self, Slot},
     node::{Fault, Node, NodeId},
     states::State,
@@ -30,8 +31,8 @@ pub struct Filter {
     pub instance_uuid: Option<String>,
     /// The workload on it, by name.
     pub instance_name: Option<String>,
-    /// The chassis it is in. There are none: a chassis holds no node.
-    pub chassis_uuid: Option<String>,
+    /// The chassis it is in.
+    pub chassis: Option<ChassisId>,
     /// Whether it has a workload.
     pub associated: Option<bool>,
     /// Whether automation keeps its hands off.
@@ -89,7 +90,7 @@ impl Filter {
             None => self.include_children || details.parent.is_none(),
         };
         family
-            && self.chassis_uuid.is_none()
+            && self.chassis.is_none_or(|wanted| details.chassis == Some(wanted))
             && same(&self.instance_uuid, details.instance_uuid.as_deref())
             && same(&self.instance_name, details.instance_name.as_deref())
             && is(self.associated, details.instance_uuid.is_some())
@@ -180,6 +181,7 @@ impl SortKey {
         let time = |at: Option<jiff::Timestamp>| at.map(|at| format!("{:032}", at.as_nanosecond()));
         match name {
             "automated_clean" => node.automated_clean.map(|truth| truth.to_string()),
+            "chassis_uuid" => details.chassis.map(|id| id.to_string()),
             "conductor_group" => owned(&node.group),
             "created_at" => time(Some(node.created_at)),
             "description" => details.description.clone(),
@@ -268,7 +270,7 @@ mod tests {
         check(Filter { lessee: text("o"), ..Filter::default() }, false);
         check(Filter { description_contains: text("rack"), ..Filter::default() }, true);
         check(Filter { shard: Some(vec!["s2".into(), "s1".into()]), ..Filter::default() }, true);
-        check(Filter { chassis_uuid: text("x"), ..Filter::default() }, false);
+        check(Filter { chassis: Some(ChassisId(1)), ..Filter::default() }, false);
         check(Filter { parent_node: Some(NodeId(1)), ..Filter::default() }, false);
     }
 

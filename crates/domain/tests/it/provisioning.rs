@@ -140,7 +140,7 @@ impl Walk {
     }
 
     fn offered(&self) -> Offered<'static> {
-        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk }
+        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false }
     }
 
     fn world<'a>(&self, options: &'a Options) -> World<'a> {

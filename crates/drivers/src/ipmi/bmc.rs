@@ -266,6 +266,10 @@ impl Bmc for IpmiBmc {
         })
     }
 
+    fn interrupt(&self) -> BmcFuture<'_, ()> {
+        Box::pin(async { self.call().raw("interrupt the system", wire::INTERRUPT).await.map(drop) })
+    }
+
     fn task(&self, task: &TaskId) -> BmcFuture<'_, TaskState> {
         let error = DriverError::Unsupported(format!("the task {:?}", task.0));
         Box::pin(async { Err(error) })

@@ -59,6 +59,9 @@ pub const fn chassis_control(target: PowerTarget) -> Option<[u8; 3]> {
     Some([0x00, 0x02, control])
 }
 
+/// Chassis Control: an interrupt the operating system cannot mask.
+pub const INTERRUPT: &[u8] = &[0x00, 0x02, 0x04];
+
 /// Set System Boot Options, parameter 5. Always for UEFI, the only way our machines start. `None`: IPMI has no such device.
 pub fn set_boot_flags(device: BootDevice, persistent: bool) -> Option<[u8; 8]> {
     let (_, selector) = SELECTORS.iter().find(|(candidate, _)| *candidate == device)?;

@@ -17,9 +17,6 @@ use tempfile::TempDir;
 
 use crate::{Secret, Settings};
 
-/// The environment variable that names the directory prepared by `cargo xtask lab`, if it is not `target/lab`.
-pub const LAB: &str = "SABAKAN_LAB";
-
 /// The name that is accepted.
 pub const USER: &str = "admin";
 
@@ -71,7 +68,7 @@ pub struct Sushy {
 impl Sushy {
     /// Starts it with these machines, all switched off, and waits until it answers.
     pub fn start(systems: &[System]) -> Sushy {
-        let python = python();
+        let python = super::program("python");
         for attempt in 1.. {
             let mut sushy = Sushy::spawn(&python, systems);
             match sushy.wait_ready() {
@@ -131,7 +128,7 @@ impl Sushy {
         let port = free.expect("loopback has a free port").port();
         let log = File::create(dir.path().join("log")).expect("the directory is ours");
         let errors = log.try_clone().expect("a file can be shared");
-        let mut command = Command::new(python.with_file_name("sushy-emulator"));
+        let mut command = Command::new(super::program("sushy-emulator"));
         // Settings of the machine must not leak into the test.
         env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SUSHY_")).for_each(|(name, _)| {
             command.env_remove(name);
@@ -195,16 +192,6 @@ impl Drop for Sushy {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// The interpreter that has sushy-tools.
-fn python() -> PathBuf {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/lab");
-    let lab = env::var_os(LAB).map_or(default, PathBuf::from);
-    let python = lab.join("python/bin/python");
-    let is_there = python.with_file_name("sushy-emulator").is_file();
-    assert!(is_there, "this test needs sushy-emulator: run `cargo xtask lab`, or set {LAB} to where it prepared one");
-    python
 }
 
 /// The only kind of hash the emulator reads is bcrypt; its own environment can make one.

@@ -17,13 +17,13 @@ mod sensors;
 mod session;
 mod settings;
 mod steps;
-mod tls;
+pub(crate) mod tls;
 mod volumes;
 
 use std::sync::Arc;
 
 use sabakan_domain::provision::{
-    boot::{BootDevice, BootRequest},
+    boot::{BootDevice, BootMode, BootRequest},
     hardware::{Configuration, HardwareHealth, Inventory, Sensor},
     power::{PowerState, PowerTarget},
     steps::{Step, StepSpec},
@@ -223,5 +223,17 @@ impl Bmc for Controller {
 
     fn reset_bmc(&self) -> BmcFuture<'_, ()> {
         Box::pin(self.reset_manager())
+    }
+
+    fn choose_boot_mode(&self, mode: BootMode) -> BmcFuture<'_, ()> {
+        Box::pin(self.set_boot_mode(mode))
+    }
+
+    fn choose_secure_boot(&self, enable: bool) -> BmcFuture<'_, ()> {
+        Box::pin(self.set_secure_boot(enable))
+    }
+
+    fn interrupt(&self) -> BmcFuture<'_, ()> {
+        Box::pin(self.interrupt_system())
     }
 }

@@ -13,6 +13,9 @@ use super::{
 };
 use crate::DriverError;
 
+/// The kind of reset that is none.
+const NMI: &str = "Nmi";
+
 impl Controller {
     pub(super) async fn read_power(&self) -> Result<Option<PowerState>, DriverError> {
         let system = self.system().await?.body;
@@ -50,6 +53,16 @@ impl Controller {
             Some(answer) => answer.refusal(&describe(target)),
             None => DriverError::Unsupported(format!("the power target {target}")),
         })
+    }
+
+    pub(super) async fn interrupt_system(&self) -> Result<(), DriverError> {
+        let system = self.system().await?.body;
+        let action = &system["Actions"]["#ComputerSystem.Reset"];
+        let offered = self.allowable(action, "ResetType").await;
+        let link = action["target"].as_str().filter(|_| offered.is_none_or(|offered| offered.iter().any(|w| w == NMI)));
+        let link = link.ok_or_else(|| DriverError::Unsupported("inject_nmi".to_owned()))?;
+        self.connection.post("interrupt the system", link, &json!({ "ResetType": NMI })).await?;
+        Ok(())
     }
 
     /// Asks for one kind of reset; gives the answer if it is a refusal that stands.

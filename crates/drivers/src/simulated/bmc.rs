@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use sabakan_domain::provision::{
     boot::{BootDevice, BootRequest},
+    control::Indicator,
     hardware::{Configuration, HardwareHealth, Inventory, Sensor},
     power::{PowerState, PowerTarget},
-    steps::Step,
+    steps::{Args, Step},
 };
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -18,7 +20,7 @@ use super::{
     fleet::Fleet,
     hardware::wanted_firmware,
     machine::{BadEnd, Effect, Machine, Obstacle, State},
-    ramdisk, steps,
+    ramdisk, steps, vendor,
 };
 use crate::{Bmc, BmcFuture, DriverError, Finished, StepOutcome, TaskId, TaskState};
 
@@ -132,6 +134,7 @@ impl SimulatedBmc {
             "raid.delete_configuration" | "raid.erase_members" => hardware.delete_volumes(),
             "bios.apply_configuration" => hardware.apply_bios(&step.args).map_err(rejected)?,
             "bios.factory_reset" => hardware.reset_bios(),
+            "vendor.log_passthrough" => {}
             "firmware.update" => {
                 let version = wanted_firmware(&step.args).map_err(rejected)?;
                 return Ok(self.start_task(state, key, Effect::Firmware(version)));
@@ -243,6 +246,15 @@ impl Bmc for SimulatedBmc {
             let (what, reason) = ("tell about a task".to_owned(), format!("there is no task {}", task.0));
             state.task(&task, Instant::now()).ok_or(DriverError::Rejected { what, reason })
         }))
+    }
+
+    fn indicators(&self) -> BmcFuture<'_, Vec<Indicator>> {
+        Box::pin(async { Ok(vendor::indicators()) })
+    }
+
+    fn call_vendor(&self, method: &str, args: &Args) -> BmcFuture<'_, Value> {
+        let answer = vendor::answer(method, args);
+        Box::pin(async { answer })
     }
 
     fn reset_bmc(&self) -> BmcFuture<'_, ()> {

@@ -18,10 +18,11 @@ mod ramdisk;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod vendor;
 
 use std::sync::Arc;
 
-use sabakan_domain::provision::steps::StepSpec;
+use sabakan_domain::provision::{control::VendorMethod, steps::StepSpec};
 
 use self::{bmc::SimulatedBmc, ramdisk::SimulatedRamdisk};
 pub use self::{
@@ -77,6 +78,10 @@ impl Driver for SimulatedDriver {
                 Err(DriverError::Protocol { what: "where the ramdisk is".to_owned(), reason })
             }
         }
+    }
+
+    fn vendor_methods(&self) -> &'static [VendorMethod] {
+        vendor::METHODS
     }
 
     fn secret_settings(&self) -> &'static [&'static str] {

@@ -106,9 +106,13 @@ const BURN_IN: StepSpec = StepSpec {
     )
 };
 
+// The fake machines of the original have it; whoever learned with them finds it here.
+const LOG_PASSTHROUGH: StepSpec =
+    spec(Interface::Vendor, "log_passthrough", Place::OutOfBand, CLEAN_SERVICE, 0, "does nothing that lasts");
+
 /// Out of band.
 pub const STEPS: &[StepSpec] =
-    &[CREATE_RAID, DELETE_RAID, ERASE_MEMBERS, APPLY_BIOS, RESET_BIOS, UPDATE_FIRMWARE, BURN_IN];
+    &[CREATE_RAID, DELETE_RAID, ERASE_MEMBERS, APPLY_BIOS, RESET_BIOS, UPDATE_FIRMWARE, BURN_IN, LOG_PASSTHROUGH];
 
 /// The same, on machines whose automated cleaning tears volumes down and has to rebuild them.
 pub const STEPS_ERASING_MEMBERS: &[StepSpec] = &[
@@ -119,6 +123,7 @@ pub const STEPS_ERASING_MEMBERS: &[StepSpec] = &[
     RESET_BIOS,
     UPDATE_FIRMWARE,
     BURN_IN,
+    LOG_PASSTHROUGH,
 ];
 
 /// In band. Erasing and writing are idempotent: a disk that is erased or written again holds what it should. They are abortable,

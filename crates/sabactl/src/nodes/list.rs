@@ -1,6 +1,6 @@
 //! `sabactl nodes list`.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use sabakan_domain::provision::states::{Kind, State};
 use sabakan_wire::ironic::NodeStatusJson;
 use serde::Serialize;
 
-use super::{duration, many, words};
+use super::{duration, words};
 use crate::{exit::Failure, render};
 
 pub const EXAMPLES: &str = "Examples:
@@ -85,15 +85,14 @@ pub fn is_stuck(node: &NodeJson, progress: Option<&NodeStatusJson>, limit: Durat
     !at_rest && words::since(node, progress).is_some_and(|since| now.duration_since(since) >= limit)
 }
 
-/// Asks about those that are not at rest.
+/// Asks about those that are not at rest: once for all of them, and not at all if there is none.
 fn with_progress(client: &NodesClient, nodes: Vec<NodeJson>) -> Vec<Listed> {
-    let ids: Vec<&str> = nodes.iter().map(|node| node.uuid.as_str()).collect();
-    let busy: Vec<bool> = nodes.iter().map(does_something).collect();
-    let asked: Vec<&str> = ids.iter().zip(&busy).filter(|(_, busy)| **busy).map(|(id, _)| *id).collect();
+    let asked = nodes.iter().any(does_something);
     // A table without reasons is better than none.
-    let mut answers = many::in_parallel(&asked, |id| client.status(id).ok()).into_iter();
-    let progress: Vec<_> = busy.iter().map(|busy| if *busy { answers.next().flatten() } else { None }).collect();
-    nodes.into_iter().zip(progress).map(|(node, progress)| Listed { node, progress }).collect()
+    let statuses = if asked { client.statuses().unwrap_or_default() } else { Vec::new() };
+    let mut statuses: HashMap<String, NodeStatusJson> =
+        statuses.into_iter().map(|status| (status.uuid.clone(), status)).collect();
+    nodes.into_iter().map(|node| Listed { progress: statuses.remove(&node.uuid), node }).collect()
 }
 
 fn does_something(node: &NodeJson) -> bool {

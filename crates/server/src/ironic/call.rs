@@ -15,11 +15,13 @@ use sabakan_domain::{
     audit::{self, Known},
 };
 use sabakan_service::{ServiceError, error_chain};
-use sabakan_wire::ironic::{API_VERSION, MAX_VERSION_HEADER, MIN_VERSION_HEADER, REQUEST_ID, VERSION_HEADER, Version};
+use sabakan_wire::ironic::{
+    API_VERSION, MAX_VERSION_HEADER, MIN_VERSION_HEADER, NESTING_MAX, REQUEST_ID, VERSION_HEADER, Version, nesting,
+};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{App, error::Fault};
+use super::{App, error::Fault, ramdisk};
 use crate::{
     http::Peer,
     limits,
@@ -52,6 +54,20 @@ impl Call {
     pub(super) fn needs(&self, since: u16) -> Result<(), Fault> {
         if self.version.has(since) { Ok(()) } else { Err(Fault::nowhere()) }
     }
+
+    /// Refuses a kind of thing that came with a later version, and says so.
+    pub(super) fn knows(&self, since: u16, things: &str) -> Result<(), Fault> {
+        if self.version.has(since) {
+            Ok(())
+        } else {
+            Err(Fault::missing(format!("The API version does not allow {things}")))
+        }
+    }
+
+    /// Refuses what came with a later version, as if the path had no such method.
+    pub(super) fn has_method(&self, since: u16) -> Result<(), Fault> {
+        if self.version.has(since) { Ok(()) } else { Err(Fault::method()) }
+    }
 }
 
 /// Agrees on a version, finds out who asks, and judges. Nothing answers without passing here.
@@ -66,7 +82,7 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
             Err(fault) => fault.into_response(),
             Ok(call) => {
                 parts.extensions.insert(call);
-                next.run(Request::from_parts(parts, body)).await
+                spoken(next.run(Request::from_parts(parts, body)).await)
             }
         },
     };
@@ -76,6 +92,12 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
         tracing::error!(request_id = id, error = cause, "request failed");
     }
     finish(response, version.ok(), &id)
+}
+
+/// A refusal in the shape of this API, also where the framework found the mistake: a path that is no text, for example.
+fn spoken(response: Response) -> Response {
+    let refused = response.status().is_client_error() && response.extensions().get::<Fault>().is_none();
+    if refused { Fault::framework(response.status()).into_response() } else { response }
 }
 
 /// The headers every answer has.
@@ -137,6 +159,7 @@ async fn look(app: &App, parts: &Parts, version: Version) -> Result<Call, Fault>
 fn deed(method: &Method, path: &str) -> Option<Deed> {
     match path {
         "/" | "/v1" => None,
+        path if ramdisk::is_open(path) => None,
         _ if matches!(*method, Method::GET | Method::HEAD) => Some(Deed::ReadRegistry),
         _ => Some(Deed::ChangeNodes),
     }
@@ -172,22 +195,32 @@ pub(super) async fn read_json(app: &App, headers: &HeaderMap, body: Body, max: u
     if payload.is_empty() {
         return Ok(Value::Null);
     }
+    if values(&payload) > limits::JSON_VALUES_MAX {
+        return Err(Fault::invalid(format!("the body has more than {} values", limits::JSON_VALUES_MAX)));
+    }
     // The parser's text names a place, never what stands there: it may be a password.
     let value: Value = serde_json::from_slice(&payload).map_err(|error| {
         Fault::invalid(format!("the body is not JSON (line {}, column {})", error.line(), error.column()))
     })?;
-    if depth(&value) > limits::JSON_DEPTH_MAX {
-        return Err(Fault::invalid(format!("the body is nested more than {} levels deep", limits::JSON_DEPTH_MAX)));
+    if nesting(&value) > NESTING_MAX {
+        return Err(Fault::invalid(format!("the body is nested more than {NESTING_MAX} levels deep")));
     }
     Ok(value)
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+/// How many values a JSON text has at most: one more in every bracket and after every comma. Counted in the text, before there is any.
+fn values(text: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => count += 1,
+            _ => {}
+        }
     }
+    count
 }
 
 /// An answer with a body.
@@ -227,6 +260,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_are_counted_before_they_are_made() {
+        let check = |text: &str, expected: usize| assert_eq!(values(text.as_bytes()), expected, "{text}");
+        check("7", 1);
+        check("[[],[],[]]", 7);
+        check(r#"{"a":1,"b":[2,3]}"#, 5);
+        check(r#"{"a":"[,{\",["}"#, 2);
+    }
+
+    #[test]
     fn who_shows_what() {
         let check = |value: &str, expected: Option<&str>| {
             let mut headers = HeaderMap::new();
@@ -239,12 +281,5 @@ mod tests {
         assert_eq!(deed(&Method::GET, "/"), None);
         assert_eq!(deed(&Method::GET, "/v1/nodes"), Some(Deed::ReadRegistry));
         assert_eq!(deed(&Method::PUT, "/v1/nodes/x/states/power"), Some(Deed::ChangeNodes));
-    }
-
-    #[test]
-    fn deep_bodies_are_measured() {
-        let nested = |levels: usize| (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
-        assert_eq!(depth(&nested(0)), 0);
-        assert_eq!(depth(&nested(26)), 26);
     }
 }

@@ -5,7 +5,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use sabakan_domain::provision::interfaces::{HardwareType, hardware_type};
+use sabakan_domain::provision::{
+    control::ControlRefusal,
+    interfaces::{HardwareType, Slot, hardware_type},
+    raid,
+};
 use sabakan_wire::ironic::{ConductorJson, DriverJson, Page, parse_bool};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -97,9 +101,31 @@ pub(super) async fn get(
 
 /// `GET /v1/drivers/{name}/properties`
 pub(super) async fn properties(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Fault> {
-    find(&app, &name).await?;
+    find_below(&app, &name).await?;
     let texts: Map<String, Value> =
         settings(&name).iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
+    Ok(call::json(StatusCode::OK, &texts))
+}
+
+/// The driver something is below of; the original says it in other words there.
+async fn find_below(app: &App, name: &str) -> Result<&'static HardwareType, Fault> {
+    let found = find(app, name).await.map(|(_, known)| known);
+    found.map_err(|fault| fault.worded(format!("The driver '{name}' is unknown.")))
+}
+
+/// `GET /v1/drivers/{name}/raid/logical_disk_properties`
+pub(super) async fn logical_disk_properties(
+    State(app): State<App>,
+    call: Call,
+    Path(name): Path<String>,
+) -> Result<Response, Fault> {
+    call.needs(12)?;
+    let known = find_below(&app, &name).await?;
+    if known.default_of(Slot::Raid).starts_with("no-") {
+        return Err(Fault::missing(format!("Driver {name} does not support raid (disabled or not implemented).")));
+    }
+    let texts: Map<String, Value> =
+        raid::PROPERTIES.iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
     Ok(call::json(StatusCode::OK, &texts))
 }
 
@@ -125,14 +151,39 @@ fn settings(driver: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// `…/vendor_passthru/methods`: there are none.
-pub(super) async fn no_methods() -> Response {
-    call::json(StatusCode::OK, &json!({}))
+/// `GET /v1/drivers/{name}/vendor_passthru/methods`: there are none; those of nodes are with the nodes.
+pub(super) async fn no_methods(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Fault> {
+    find_below(&app, &name).await?;
+    Ok(call::json(StatusCode::OK, &json!({})))
+}
+
+/// `/v1/drivers/{name}/vendor_passthru?method=…`
+pub(super) async fn no_method(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    query: RawQuery,
+) -> Result<Response, Fault> {
+    let method = pairs(&query).into_iter().find(|(name, _)| name == "method").map(|(_, value)| value);
+    let method = method.ok_or_else(|| Fault::invalid("Missing mandatory parameter: method"))?;
+    refuse_method(&app, &name, &method).await
+}
+
+/// `/v1/drivers/{name}/vendor_passthru/{method}`
+pub(super) async fn no_method_named(
+    State(app): State<App>,
+    Path((name, method)): Path<(String, String)>,
+) -> Result<Response, Fault> {
+    refuse_method(&app, &name, &method).await
+}
+
+async fn refuse_method(app: &App, driver: &str, method: &str) -> Result<Response, Fault> {
+    find_below(app, driver).await?;
+    Err(Fault::invalid(ControlRefusal::NoMethod(method.to_owned()).to_string()))
 }
 
 /// `GET /v1/conductors`
 pub(super) async fn conductors(State(app): State<App>, call: Call, query: RawQuery) -> Result<Response, Fault> {
-    call.needs(49)?;
+    call.needs(49).map_err(|_| Fault::missing("The API is not supported for this version"))?;
     let mut pairs = pairs(&query);
     let page = Page::take(&mut pairs)?;
     let mut choice = Choice { detail: false, fields: None };
@@ -164,7 +215,7 @@ pub(super) async fn conductor(
     Path(name): Path<String>,
     query: RawQuery,
 ) -> Result<Response, Fault> {
-    call.needs(49)?;
+    call.needs(49).map_err(|_| Fault::missing("The API is not supported for this version"))?;
     let fields = pairs(&query).into_iter().find(|(name, _)| name == "fields").map(|(_, value)| fields_of(&value));
     let (hosts, drivers) = known(&app).await?;
     if !hosts.contains(&name) {

@@ -64,6 +64,11 @@ impl Fault {
         Fault { shape: Shape::Framework, ..Fault::new(StatusCode::METHOD_NOT_ALLOWED, "") }
     }
 
+    /// A request that is wrong before anybody looks at what it is about.
+    pub(super) fn framework(status: StatusCode) -> Fault {
+        Fault { shape: Shape::Framework, ..Fault::new(status, "") }
+    }
+
     /// Nobody knows who asks.
     pub(super) fn stranger(text: impl Into<String>) -> Fault {
         Fault { shape: Shape::Stranger, ..Fault::new(StatusCode::UNAUTHORIZED, text) }
@@ -81,10 +86,30 @@ impl Fault {
 
     /// The same about a node that was not found.
     pub(super) fn about_node(self, id: &str) -> Fault {
+        self.about("Node", id)
+    }
+
+    /// The same about a thing of some kind that was not found.
+    pub(super) fn about(self, kind: &str, id: &str) -> Fault {
         if self.status == StatusCode::NOT_FOUND && self.shape == Shape::Fault {
-            return Fault::missing(format!("Node {id} could not be found."));
+            return Fault::missing(format!("{kind} {id} could not be found."));
         }
         self
+    }
+
+    /// The same about something that a body names: then the request is wrong, not its path.
+    pub(super) fn in_body(self) -> Fault {
+        if self.status == StatusCode::NOT_FOUND { Fault::invalid(self.text) } else { self }
+    }
+
+    /// The same without a word about what is missing: whoever asks has shown nothing.
+    pub(super) fn bare(self) -> Fault {
+        self.worded("Resource could not be found.")
+    }
+
+    /// The same in other words about what is missing.
+    pub(super) fn worded(self, text: impl Into<String>) -> Fault {
+        if self.status == StatusCode::NOT_FOUND { Fault::missing(text) } else { self }
     }
 
     /// What only the log may say.

@@ -1,14 +1,23 @@
 //! The provisioning API, compatible with OpenStack's bare metal service: parses requests, delegates to services, shapes answers. No
 //! rule lives here.
 //!
-//! Shapes and versions are in `wire::ironic`. What is ours alone is one path, `/v1/nodes/{id}/sabakan`, which tells why a node
+//! Shapes and versions are in `wire::ironic`. What is ours alone is `/v1/nodes/{id}/sabakan`, which tells why a node
 //! waits and how far its work is.
 
+mod allocations;
 mod call;
+mod chassis;
 mod drivers;
 mod error;
 mod nodes;
+mod ours;
+mod page;
+mod panel;
 mod parts;
+mod port_groups;
+mod ports;
+mod ramdisk;
+mod recipes;
 mod states;
 
 use std::sync::Arc;
@@ -19,10 +28,10 @@ use axum::{
     http::{StatusCode, Uri, uri::PathAndQuery},
     middleware,
     response::{IntoResponse, Response},
-    routing::{get, put},
+    routing::{any, get, put},
 };
 use sabakan_domain::access::Policy;
-use sabakan_service::{Nodes, Tokens};
+use sabakan_service::{Allocations, ChassisService, Nodes, Ports, Recipes, Tokens};
 use sabakan_wire::ironic::{root, root_v1};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -32,12 +41,16 @@ use self::{
     call::{Call, json},
     error::Fault,
 };
-use crate::rest;
+use crate::{provisioning::Provisioning, rest};
 
 /// What handlers work with.
 #[derive(Clone)]
 pub struct App {
     nodes: Arc<Nodes>,
+    allocations: Arc<Allocations>,
+    recipes: Arc<Recipes>,
+    ports: Arc<Ports>,
+    chassis: Arc<ChassisService>,
     tokens: Arc<Tokens>,
     policy: Arc<Policy>,
     bodies: Arc<Semaphore>,
@@ -45,9 +58,10 @@ pub struct App {
 
 impl App {
     /// Nodes, with the access control and the room for bodies of the other listeners.
-    pub fn new(nodes: Arc<Nodes>, rest: &rest::App) -> App {
+    pub fn new(provisioning: Provisioning, rest: &rest::App) -> App {
         let (tokens, policy, bodies) = rest.gate();
-        App { nodes, tokens, policy, bodies }
+        let Provisioning { nodes, allocations, recipes, ports, chassis } = provisioning;
+        App { nodes, allocations, recipes, ports, chassis, tokens, policy, bodies }
     }
 }
 
@@ -58,16 +72,15 @@ pub fn router(app: App) -> Router {
         .route("/v1/nodes/detail", get(nodes::list_details))
         .route("/v1/nodes/validate", get(parts::validate_by_query))
         .route("/v1/nodes/{id}", get(nodes::get).patch(nodes::update).delete(nodes::remove))
-        .route("/v1/nodes/{id}/sabakan", get(nodes::status))
+        .route("/v1/nodes/{id}/sabakan", get(ours::one))
+        .route("/v1/sabakan", get(ours::under_way))
         .route("/v1/nodes/{id}/validate", get(parts::validate))
         .route("/v1/nodes/{id}/states", get(states::get))
         .route("/v1/nodes/{id}/states/provision", put(states::provision))
         .route("/v1/nodes/{id}/states/power", put(states::power))
-        .route("/v1/nodes/{id}/states/console", get(parts::no_console).put(parts::no_console))
         .route("/v1/nodes/{id}/maintenance", put(states::set_maintenance).delete(states::clear_maintenance))
         .route("/v1/nodes/{id}/management/boot_device", get(parts::boot_device).put(parts::set_boot_device))
         .route("/v1/nodes/{id}/management/boot_device/supported", get(parts::boot_devices))
-        .route("/v1/nodes/{id}/management/inject_nmi", put(parts::inject_nmi))
         .route("/v1/nodes/{id}/traits", get(parts::traits).put(parts::set_traits).delete(parts::remove_traits))
         .route("/v1/nodes/{id}/traits/{name}", put(parts::add_trait).delete(parts::remove_trait))
         .route("/v1/nodes/{id}/history", get(parts::history))
@@ -75,12 +88,22 @@ pub fn router(app: App) -> Router {
         .route("/v1/nodes/{id}/inventory", get(parts::inventory));
     let router = nodes
         .merge(parts::without_records())
+        .merge(panel::routes())
+        .merge(ramdisk::routes())
+        .merge(ports::routes())
+        .merge(port_groups::routes())
+        .merge(chassis::routes())
+        .merge(allocations::routes())
+        .merge(recipes::routes())
         .route("/", get(async |call: Call| json(StatusCode::OK, &root(&call.base))))
         .route("/v1", get(async |call: Call| json(StatusCode::OK, &root_v1(&call.base, call.version))))
         .route("/v1/drivers", get(drivers::list))
         .route("/v1/drivers/{name}", get(drivers::get))
         .route("/v1/drivers/{name}/properties", get(drivers::properties))
+        .route("/v1/drivers/{name}/raid/logical_disk_properties", get(drivers::logical_disk_properties))
         .route("/v1/drivers/{name}/vendor_passthru/methods", get(drivers::no_methods))
+        .route("/v1/drivers/{name}/vendor_passthru", any(drivers::no_method))
+        .route("/v1/drivers/{name}/vendor_passthru/{method}", any(drivers::no_method_named))
         .route("/v1/conductors", get(drivers::conductors))
         .route("/v1/conductors/{name}", get(drivers::conductor))
         .fallback(async || Fault::nowhere())
@@ -127,6 +150,10 @@ const KNOWN: &[&str] = &[
     "allocations",
     "volume",
     "deploy_templates",
+    "events",
+    "lookup",
+    "heartbeat",
+    "continue_inspection",
     "runbooks",
     "shards",
 ];

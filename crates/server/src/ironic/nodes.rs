@@ -7,11 +7,15 @@ use axum::{
     response::Response,
 };
 use percent_encoding::percent_decode_str;
-use sabakan_domain::provision::{edges, edit::Fields, node::NodeId, states::State as ProvisionState, verbs::Verb};
+use sabakan_domain::provision::{
+    edit::Fields,
+    ids::{ChassisId, NodeId},
+    states::State as ProvisionState,
+};
 use sabakan_service::{Edit, Nodes, ServiceError, Shown, Wanted};
 use sabakan_wire::ironic::{
-    NodeAnswer, NodeField, NodeInput, NodeListing, NodeParts, NodeStatusJson, Refused, Version, WaitingJson,
-    apply_patch, drop_query, parse_bool, parse_pairs, parse_patch,
+    Document as _, Field as _, NodeAnswer, NodeField, NodeInput, NodeListing, NodeParts, Refused, Version, drop_query,
+    parse_bool, parse_pairs,
 };
 use serde::Serialize;
 
@@ -58,16 +62,34 @@ struct Listed<'a> {
 
 /// `GET /v1/nodes`
 pub(super) async fn list(State(app): State<App>, call: Call, query: RawQuery) -> Result<Response, Fault> {
-    answer_list(&app, &call, &query, false).await
+    answer_list(&app, &call, &query, None, false).await
 }
 
 /// `GET /v1/nodes/detail`
 pub(super) async fn list_details(State(app): State<App>, call: Call, query: RawQuery) -> Result<Response, Fault> {
-    answer_list(&app, &call, &query, true).await
+    answer_list(&app, &call, &query, None, true).await
 }
 
-async fn answer_list(app: &App, call: &Call, query: &RawQuery, detail: bool) -> Result<Response, Fault> {
-    let NodeListing { filter, sort, page, after, fields } = NodeListing::parse(pairs(query), call.version, detail)?;
+/// Nodes in a chassis.
+pub(super) async fn list_in(
+    app: &App,
+    call: &Call,
+    query: &RawQuery,
+    chassis: ChassisId,
+    detail: bool,
+) -> Result<Response, Fault> {
+    answer_list(app, call, query, Some(chassis), detail).await
+}
+
+async fn answer_list(
+    app: &App,
+    call: &Call,
+    query: &RawQuery,
+    chassis: Option<ChassisId>,
+    detail: bool,
+) -> Result<Response, Fault> {
+    let NodeListing { mut filter, sort, page, after, fields } = NodeListing::parse(pairs(query), call.version, detail)?;
+    filter.chassis = chassis.or(filter.chassis);
     let wanted = Wanted { filter, sort, descending: page.descending, after, limit: page.limit };
     let missing = |fault: Fault| match (&page.marker, fault) {
         (Some(marker), fault) => fault.about_node(marker),
@@ -76,8 +98,9 @@ async fn answer_list(app: &App, call: &Call, query: &RawQuery, detail: bool) -> 
     let (found, conductor) =
         within(async { Ok((app.nodes.page(&wanted).await?, app.nodes.conductor().await?)) }).await.map_err(missing)?;
     let last = found.last().filter(|_| found.len() == page.limit);
-    let path = if detail { "nodes/detail" } else { "nodes" };
-    let next = last.map(|shown| next_page(call, path, query, page.limit, &shown.node.id.to_string()));
+    let below = chassis.map(|id| format!("chassis/{id}/")).unwrap_or_default();
+    let path = format!("{below}{}", if detail { "nodes/detail" } else { "nodes" });
+    let next = last.map(|shown| next_page(call, &path, query, page.limit, &shown.node.id.to_string()));
     let answer = |shown| NodeAnswer {
         parts: parts(shown, conductor.as_deref()),
         fields: &fields,
@@ -165,13 +188,12 @@ pub(super) async fn update(
 ) -> Result<Response, Fault> {
     let reset_interfaces = reset(&query, call.version)?;
     let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
-    let operations = parse_patch(body, call.version)?;
+    let operations = NodeInput::parse_patch(body, call.version)?;
     let shown = find(&app, &call, &id).await?;
     let how = Edit { known: call.known, knows_inspect_wait: call.version.has(39), reset_interfaces };
     let write = |fields: &Fields| {
-        let document =
-            apply_patch(&NodeInput::from(fields).document(), &operations).map_err(|error| refused(&error))?;
-        NodeInput::parse(document).map(Fields::from).map_err(|error| refused(&error))
+        let patched = NodeInput::from(fields).patched(&operations);
+        patched.map(Fields::from).map_err(|error| refused(&error))
     };
     let name = shown.node.name.as_str();
     let shown = Box::pin(within(app.nodes.describe(&call.actor, name, how, write)))
@@ -181,7 +203,7 @@ pub(super) async fn update(
 }
 
 /// A patch that does not fit what is there.
-fn refused(refused: &Refused) -> ServiceError {
+pub(super) fn refused(refused: &Refused) -> ServiceError {
     ServiceError::Invalid(refused.to_string())
 }
 
@@ -203,18 +225,4 @@ pub(super) async fn remove(State(app): State<App>, call: Call, Path(id): Path<St
     let removed = within(app.nodes.remove(&call.actor, &shown.node.name, call.known)).await;
     removed.map_err(|fault| fault.about_node(&id))?;
     Ok(empty(StatusCode::NO_CONTENT, None))
-}
-
-/// `GET /v1/nodes/{id}/sabakan`
-pub(super) async fn status(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Fault> {
-    let shown = within(app.nodes.get(&id)).await.map_err(|fault| fault.about_node(&id))?;
-    let waiting = shown.waiting.as_ref().map(|waiting| WaitingJson {
-        reason: waiting.reason.clone(),
-        since: waiting.since,
-        until: waiting.until,
-    });
-    let accepted = edges::accepted(shown.node.state).map(Verb::as_str).map(str::to_owned).collect();
-    let machine = shown.machine.as_ref().map(|machine| machine.status.state);
-    let worker = shown.lock.as_ref().map(|lock| lock.record.holder.as_str());
-    Ok(json(StatusCode::OK, &NodeStatusJson::of(&shown.node, machine, worker, waiting, accepted)))
 }

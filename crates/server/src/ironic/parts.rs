@@ -1,5 +1,5 @@
 //! What hangs below a node: validation, boot device, traits, history, inventory; and correct answers about what this server keeps no
-//! records of, such as ports.
+//! records of, such as volumes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,9 @@ use sabakan_domain::provision::{
     node::{NodeId, Row},
 };
 use sabakan_service::{ServiceError, Shown, Verdict};
-use sabakan_wire::ironic::{BootDeviceJson, HistoryJson, NodeField, Page, TraitsJson, ValidationJson, parse_bool};
+use sabakan_wire::ironic::{
+    BootDeviceJson, Field as _, HistoryJson, NodeField, Page, TraitsJson, ValidationJson, parse_bool,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -91,24 +93,6 @@ pub(super) async fn set_boot_device(
     let shown = find(&app, &call, &id).await?;
     within(app.nodes.set_boot_device(&call.actor, &shown.node.name, &request)).await?;
     Ok(empty(StatusCode::NO_CONTENT, None))
-}
-
-/// `PUT /v1/nodes/{id}/management/inject_nmi`: no driver here can.
-pub(super) async fn inject_nmi(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, Fault> {
-    call.needs(29)?;
-    let shown = find(&app, &call, &id).await?;
-    Err(unsupported(&shown, "inject_nmi"))
-}
-
-/// `…/states/console`: no driver here has one.
-pub(super) async fn no_console(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, Fault> {
-    let shown = find(&app, &call, &id).await?;
-    Err(unsupported(&shown, "console"))
-}
-
-fn unsupported(shown: &Shown, what: &str) -> Fault {
-    let driver = shown.node.driver.as_deref().or(shown.driver).unwrap_or("unknown");
-    Fault::invalid(format!("Driver {driver} does not support {what} (disabled or not implemented)."))
 }
 
 /// `GET /v1/nodes/{id}/traits`
@@ -252,31 +236,9 @@ pub(super) async fn inventory(State(app): State<App>, call: Call, Path(id): Path
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, json)], found).into_response())
 }
 
-/// Things of the API this server keeps no records of: lists of them are empty, and none of them is found. They cannot be made.
+/// Things of the API this server keeps no records of: lists of them are empty. They cannot be made.
 pub(super) fn without_records() -> Router<App> {
     let mut router = Router::new();
-    for (name, since) in [
-        ("ports", 1),
-        ("chassis", 1),
-        ("portgroups", 23),
-        ("allocations", 52),
-        ("deploy_templates", 55),
-        ("shards", 82),
-        ("runbooks", 92),
-    ] {
-        let list = async move |call: Call| -> Result<Response, Fault> {
-            call.needs(since)?;
-            Ok(call::json(StatusCode::OK, &json!({ name: [] })))
-        };
-        let one = async move |call: Call, Path(id): Path<String>| -> Result<Response, Fault> {
-            call.needs(since)?;
-            Err(Fault::missing(format!("{name}: {id} could not be found.")))
-        };
-        router = router
-            .route(&format!("/v1/{name}"), get(list))
-            .route(&format!("/v1/{name}/detail"), get(list))
-            .route(&format!("/v1/{name}/{{id}}"), get(one).patch(one).delete(one));
-    }
     for (name, since) in [("connectors", 32), ("targets", 32)] {
         let list = async move |call: Call| -> Result<Response, Fault> {
             call.needs(since)?;
@@ -285,11 +247,6 @@ pub(super) fn without_records() -> Router<App> {
         router = router.route(&format!("/v1/volume/{name}"), get(list));
     }
     for (path, name, since) in [
-        ("ports", "ports", 1),
-        ("ports/detail", "ports", 1),
-        ("portgroups", "portgroups", 24),
-        ("portgroups/detail", "portgroups", 24),
-        ("vifs", "vifs", 28),
         ("bios", "bios", 40),
         ("firmware", "firmware", 86),
         ("volume/connectors", "connectors", 32),
@@ -302,17 +259,7 @@ pub(super) fn without_records() -> Router<App> {
         };
         router = router.route(&format!("/v1/nodes/{{id}}/{path}"), get(list));
     }
-    router
-        .route("/v1/nodes/{id}/children", get(children))
-        .route("/v1/nodes/{id}/allocation", get(no_allocation).delete(no_allocation))
-        .route("/v1/nodes/{id}/vendor_passthru/methods", get(super::drivers::no_methods))
-}
-
-/// `GET /v1/nodes/{id}/allocation`: nothing is allocated.
-async fn no_allocation(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, Fault> {
-    call.needs(52)?;
-    let shown = find(&app, &call, &id).await?;
-    Err(Fault::missing(format!("Allocation for node {} could not be found.", shown.node.id)))
+    router.route("/v1/nodes/{id}/children", get(children))
 }
 
 /// `GET /v1/nodes/{id}/children`
@@ -329,5 +276,6 @@ async fn children(State(app): State<App>, call: Call, Path(id): Path<String>) ->
     };
     let found = within(app.nodes.page(&wanted)).await?;
     let ids: Vec<String> = found.iter().map(|child| NodeId::to_string(&child.node.id)).collect();
-    Ok(call::json(StatusCode::OK, &json!({ "children": ids })))
+    let link = json!({ "href": format!("{}/v1/nodes?parent_node={}", call.base, shown.node.id), "rel": "children" });
+    Ok(call::json(StatusCode::OK, &json!({ "children": ids, "links": link })))
 }

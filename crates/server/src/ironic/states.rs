@@ -7,12 +7,9 @@ use axum::{
     response::Response,
 };
 use jiff::SignedDuration;
-use sabakan_domain::provision::{
-    edges::{self, Trigger},
-    node::Object,
-};
+use sabakan_domain::provision::node::Object;
 use sabakan_service::Asked;
-use sabakan_wire::ironic::{MaintenanceRequest, PowerRequest, ProvisionRequest, Refused, StatesJson, verb_since};
+use sabakan_wire::ironic::{MaintenanceRequest, PowerRequest, ProvisionRequest, StatesJson};
 
 use super::{
     App,
@@ -39,24 +36,17 @@ pub(super) async fn provision(
     let body = read_json(&app, &headers, body, limits::PROVISION_BYTES_MAX).await?;
     let shown = find(&app, &call, &id).await?;
     let request = ProvisionRequest::parse(body, call.version)?;
-    let state = shown.node.state;
-    let Some(verb) = request.verb else {
-        return Err(Fault::invalid(format!(
-            "The requested action \"{}\" can not be performed on node \"{}\" while it is in state \"{}\".",
-            request.word,
-            shown.node.id,
-            state.wire()
-        )));
-    };
-    let since = verb_since(&request.word, Some(state));
-    if !call.version.has(since) && edges::transition(state, Trigger::Verb(verb)).is_ok() {
-        return Err(Refused::newer(&request.word, since).into());
-    }
+    let verb = request.verb_for(&shown.node, call.version)?;
     let asked = Asked { verb, steps: request.steps, disable_ramdisk: request.disable_ramdisk };
     let instance: Object = request.configdrive.map(|drive| ("configdrive".to_owned(), drive)).into_iter().collect();
     let name = &shown.node.name;
-    let done = within(app.nodes.ask_knowing(&call.actor, name, &asked, &instance, call.known)).await;
-    done.map_err(|fault| fault.about_node(&id))?;
+    if let Some(runbook) = &request.runbook {
+        let done = within(app.nodes.ask_by_runbook(&call.actor, name, &asked, runbook, call.known)).await;
+        done.map_err(|fault| fault.about("Runbook", runbook))?;
+    } else {
+        let done = within(app.nodes.ask_knowing(&call.actor, name, &asked, &instance, call.known)).await;
+        done.map_err(|fault| fault.about_node(&id))?;
+    }
     Ok(empty(StatusCode::ACCEPTED, Some(states_of(&call, &id))))
 }
 
@@ -77,7 +67,7 @@ pub(super) async fn power(
     Ok(empty(StatusCode::ACCEPTED, Some(states_of(&call, &id))))
 }
 
-fn states_of(call: &Call, id: &str) -> String {
+pub(super) fn states_of(call: &Call, id: &str) -> String {
     format!("{}/v1/nodes/{id}/states", call.base)
 }
 

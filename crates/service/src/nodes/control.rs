@@ -12,6 +12,8 @@ use sabakan_domain::{
 };
 use sabakan_drivers::{Bmc, DriverError};
 
+use sabakan_store::view::Lock;
+
 use super::{Nodes, Shown};
 use crate::{ServiceError, limits};
 
@@ -48,7 +50,8 @@ impl Nodes {
                 _ => Verdict::Fine,
             }
         };
-        Slot::ALL.into_iter().map(|slot| (slot, verdict(slot))).collect()
+        // Methods of vendors have no settings to look at.
+        Slot::ALL.into_iter().filter(|slot| *slot != Slot::Vendor).map(|slot| (slot, verdict(slot))).collect()
     }
 
     /// What a machine starts from, and whether every time.
@@ -70,13 +73,7 @@ impl Nodes {
         name: &Serial,
         request: &BootRequest,
     ) -> Result<(), ServiceError> {
-        let shown = self.glance(name.as_str()).await?;
-        if let Some(lock) = &shown.lock {
-            return Err(ServiceError::Conflict(format!(
-                "node {name} is locked by {}, which works on it",
-                lock.record.holder
-            )));
-        }
+        self.glance(name.as_str()).await?.check_unlocked()?;
         let bmc = self.bmc(name).await?;
         let offered = within(bmc.boot_devices()).await?;
         if !offered.contains(&request.device) {
@@ -92,15 +89,28 @@ impl Nodes {
         Ok(())
     }
 
-    async fn bmc(&self, name: &Serial) -> Result<Arc<dyn Bmc>, ServiceError> {
+    pub(super) async fn bmc(&self, name: &Serial) -> Result<Arc<dyn Bmc>, ServiceError> {
         let shown = self.glance(name.as_str()).await?;
         let chosen = self.hardware.choose(&shown.node, shown.machine.as_deref()).await?;
         chosen.connect().map_err(|error| kind(&error))
     }
 }
 
+impl Shown {
+    /// Nobody else shall command a machine somebody works on.
+    pub(super) fn check_unlocked(&self) -> Result<(), ServiceError> {
+        match &self.lock {
+            Some(Lock { record, .. }) => Err(ServiceError::Conflict(format!(
+                "node {} is locked by {}, which works on it",
+                self.node.name, record.holder
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Nobody waits for a controller for ever.
-async fn within<T>(call: impl Future<Output = Result<T, DriverError>>) -> Result<T, ServiceError> {
+pub(super) async fn within<T>(call: impl Future<Output = Result<T, DriverError>>) -> Result<T, ServiceError> {
     match tokio::time::timeout(limits::BMC_REQUEST_MAX, call).await {
         Ok(answer) => answer.map_err(|error| kind(&error)),
         Err(_) => Err(ServiceError::Hardware("the BMC did not answer in time".to_owned())),

@@ -7,12 +7,13 @@ use sabakan_domain::{
     provision::{
         node::{Node, NodeId},
         search::{Candidate, Filter, SortKey},
+        states::Kind,
     },
     words::Serial,
 };
 use sabakan_store::view::Snapshot;
 
-use super::{Nodes, Shown, resolve};
+use super::{Nodes, Shown, line, resolve};
 use crate::ServiceError;
 
 /// Which nodes a caller wants, in which order, and where its page begins.
@@ -53,6 +54,21 @@ impl Nodes {
         places.sort_unstable_by(compare);
         let nobody_waits = BTreeMap::new();
         Ok(places.iter().filter_map(|(_, _, name)| self.show(&snapshot, name.as_str(), &nobody_waits)).collect())
+    }
+
+    /// Every node that is not at rest, by name, from the one after `after` on, with what it waits for.
+    pub async fn under_way(&self, after: Option<&str>, limit: usize) -> Result<Vec<Shown>, ServiceError> {
+        let snapshot = self.on.view.read().await?;
+        let nodes = snapshot.nodes();
+        let under_way = |node: &&Arc<Node>| {
+            node.state.kind() != Kind::Stable || node.power.action.is_some() || nodes.lock(node.name.as_str()).is_some()
+        };
+        let names = nodes.stored().filter(under_way).map(|node| node.name.as_str());
+        let mut names: Vec<&str> = names.filter(|name| after.is_none_or(|after| *name > after)).collect();
+        names.sort_unstable();
+        names.truncate(limit);
+        let line = line(&snapshot, self.on.clock.now());
+        Ok(names.into_iter().filter_map(|name| self.show(&snapshot, name, &line)).collect())
     }
 
     /// One node, by name or UUID, without what it waits for.

@@ -1,20 +1,28 @@
 //! Stored shapes. They equal those of the service this one replaces (schema version 3), so that a cluster can be taken over with its
 //! data. Only this module and `sabakan-wire` turn domain values into JSON.
 
+mod allocation;
 mod audit;
+mod chassis;
 mod config;
 mod machine;
 mod node;
+mod ports;
+mod recipe;
 mod token;
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use allocation::AllocationRecord;
 pub use audit::AuditRecord;
+pub use chassis::ChassisRecord;
 pub use config::{DhcpRecord, IpamRecord};
 pub use machine::MachineRecord;
 pub(crate) use machine::decode_machine;
 pub use node::{LockRecord, NodeRecord, RowRecord, version as node_version};
+pub use ports::NodePortsRecord;
+pub(crate) use recipe::{RecipeRecord, decode_recipe};
 pub use token::TokenRecord;
 
 use crate::{KeyValue, StoreError};

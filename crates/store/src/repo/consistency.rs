@@ -1,19 +1,32 @@
 //! Reads the whole registry and reports what cannot be read or contradicts itself. Changes nothing.
 
-use std::collections::{BTreeMap, HashMap};
+mod allocations;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sabakan_domain::{
-    consistency::check_registry, dhcp::DhcpConfig, ipam::IpamConfig, lifecycle::HealthState, machine::Machine,
+    consistency::check_registry,
+    dhcp::DhcpConfig,
+    ipam::IpamConfig,
+    lifecycle::HealthState,
+    machine::Machine,
+    provision::{
+        chassis::Chassis,
+        node::{Node, NodeId},
+        node_ports::NodePorts,
+    },
 };
 
 use super::{
     machines::decode_indices,
+    ports,
     schema::{self, SchemaError},
 };
 use crate::{
     KeyValue, Range, Revision, Store, StoreError,
     keys::Keys,
-    records::{self, DhcpRecord, IpamRecord},
+    records::{self, ChassisRecord, DhcpRecord, IpamRecord, NodePortsRecord, NodeRecord},
+    view::implied_id,
 };
 
 /// What was found.
@@ -62,8 +75,60 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError>
     report.problems.extend(check_registry(&machines, &indices).iter().map(ToString::to_string));
     report.problems.extend(check_keys(store, keys, &machines, at).await?);
     report.problems.extend(check_published(store, keys, &stored, at).await?);
+    report.problems.extend(check_ports(store, keys, &machines, at).await?);
+    report.problems.extend(allocations::check(store, keys, at).await?);
     report.machines = machines.len();
     Ok(report)
+}
+
+/// Ports belong to nodes that are there, and claim what they have; nobody else claims anything. Chassis that hold nodes are there.
+async fn check_ports(
+    store: &dyn Store,
+    keys: &Keys,
+    machines: &[Machine],
+    at: Revision,
+) -> Result<Vec<String>, StoreError> {
+    let mut problems = Vec::new();
+    let mut nodes: HashSet<NodeId> = machines.iter().map(|machine| implied_id(&machine.serial)).collect();
+    let mut in_chassis = HashSet::new();
+    for kv in read_all(store, keys.nodes(), Some(at)).await?.0 {
+        match records::decode::<NodeRecord, Node>(&kv) {
+            Ok(node) => {
+                nodes.insert(node.id);
+                in_chassis.extend(node.details.chassis.map(|chassis| keys.chassis_node(chassis, node.id)));
+            }
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    let (mut claimed, mut chassis) = (HashSet::new(), HashSet::new());
+    for kv in read_all(store, keys.all_node_ports(), Some(at)).await?.0 {
+        match records::decode::<NodePortsRecord, NodePorts>(&kv) {
+            Ok(ports) if !nodes.contains(&ports.node) => {
+                problems.push(format!("{} holds the ports of a node that is not there", kv.key));
+            }
+            Ok(ports) => claimed.extend(ports::claimed_keys(keys, &ports)),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    for kv in read_all(store, keys.all_chassis(), Some(at)).await?.0 {
+        match records::decode::<ChassisRecord, Chassis>(&kv) {
+            Ok(one) => drop(chassis.insert(keys.chassis_nodes(one.id))),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    differences(&mut problems, claimed, read_all(store, keys.port_claims(), Some(at)).await?.0);
+    let inside = read_all(store, keys.all_chassis_nodes(), Some(at)).await?.0;
+    let lost = |kv: &&KeyValue| kv.key.rfind('/').is_none_or(|end| !chassis.contains(&kv.key[..=end]));
+    problems.extend(inside.iter().filter(lost).map(|kv| format!("{} is in a chassis that is not there", kv.key)));
+    differences(&mut problems, in_chassis, inside);
+    Ok(problems)
+}
+
+/// Keys that should be there and are not, and the other way round.
+fn differences(problems: &mut Vec<String>, mut expected: HashSet<String>, found: Vec<KeyValue>) {
+    let left_behind = found.into_iter().filter(|kv| !expected.remove(&kv.key));
+    problems.extend(left_behind.map(|kv| format!("{} belongs to nothing", kv.key)).collect::<Vec<_>>());
+    problems.extend(expected.into_iter().map(|key| format!("{key} is missing")));
 }
 
 /// G1: a retired machine has no disk key, and neither has one that was removed.

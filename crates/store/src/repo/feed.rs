@@ -165,9 +165,18 @@ async fn before(
 fn concerns(keys: &Keys, event: &Event) -> bool {
     match keys.recognise(event.key()) {
         Some(Known::Machine(_)) => true,
-        Some(Known::Ipam | Known::Dhcp | Known::Token(_) | Known::Node(_) | Known::Lock(_) | Known::Conductor(_)) => {
-            false
-        }
+        Some(
+            Known::Ipam
+            | Known::Dhcp
+            | Known::Token(_)
+            | Known::Node(_)
+            | Known::Allocation(_)
+            | Known::Recipe(..)
+            | Known::Ports(_)
+            | Known::Chassis(_)
+            | Known::Lock(_)
+            | Known::Conductor(_),
+        ) => false,
         None => matches!(event, Event::Put(kv) if kv.key.starts_with(&keys.audit())),
     }
 }

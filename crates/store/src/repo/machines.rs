@@ -19,7 +19,7 @@ use sabakan_domain::{
 use super::{
     ChangeError,
     audit::{Act, By},
-    change, nodes, revision_of,
+    change, chassis, nodes, ports, revision_of,
 };
 use crate::{
     Compare, KeyValue, Op, Range, Store, StoreError, Txn,
@@ -112,7 +112,10 @@ pub async fn remove(
                 Op::put(indices_key, records::encode(&left)),
             ],
         };
+        ports::forget(store, keys, &mut txn, provisioned.node.id).await?;
         if provisioned.stored {
+            let _left = chassis::follow(store, keys, &mut txn, Some(&provisioned.node), None).await?;
+            nodes::instance::leave(store, keys, &mut txn, &provisioned.node, None).await?;
             txn.then.push(Op::Delete(keys.node(serial)));
             txn.then.push(Op::Delete(keys.node_id(provisioned.node.id)));
             txn.then.push(Op::Delete(keys.inventory(serial)));

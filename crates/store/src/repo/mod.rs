@@ -2,13 +2,17 @@
 //! the answer in one transaction that compares every fact the rule saw. A lost race starts over: the rule, not the transaction,
 //! explains a refusal.
 
+pub mod allocations;
 pub mod audit;
+pub mod chassis;
 pub mod config;
 pub mod consistency;
 pub mod crypts;
 pub mod feed;
 pub mod machines;
 pub mod nodes;
+pub mod ports;
+pub mod recipes;
 pub mod schema;
 pub mod tokens;
 

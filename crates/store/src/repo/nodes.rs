@@ -4,6 +4,7 @@
 //! lock under its own lease. From then on each of its writes compares that very lock, so that a worker that lost its lease cannot
 //! write any more (G5), however late it wakes up.
 
+pub(super) mod instance;
 mod manage;
 
 use bytes::Bytes;
@@ -12,9 +13,12 @@ pub use manage::{Taken, any_secrets, create, edit, remove, reseal_page, version}
 use sabakan_domain::{
     audit::Category,
     lifecycle::{self, HealthState},
+    mac::Mac,
     machine::{Machine, Status},
     provision::{
+        allocation::Allocation,
         engine::Changed,
+        ids::PortId,
         node::{Node, Row},
         schedule::Class,
         states::State,
@@ -26,7 +30,7 @@ use super::{
     ChangeError,
     audit::{Act, By},
     crypts::{self, StoredKey},
-    machines, pause_after, revision_of,
+    machines, pause_after, ports, revision_of,
 };
 use crate::{
     Compare, KeyValue, LeaseId, Op, Range, Revision, Store, StoreError, Txn, TxnOutcome,
@@ -47,6 +51,8 @@ pub struct Facts {
     pub has_keys: bool,
     /// Who works on it.
     pub lock: Option<LockRecord>,
+    /// The allocation that has it. Only looked up where callers change or forget a node.
+    pub allocation: Option<Allocation>,
 }
 
 /// A node a worker holds.
@@ -80,11 +86,32 @@ pub enum Grip {
     Release,
 }
 
+/// What an inspection found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// All of it, as it is served.
+    pub inventory: Bytes,
+    /// Addresses of network interfaces, each with the UUID its port gets if nobody has described one with that address.
+    pub addresses: Vec<(PortId, Mac)>,
+}
+
 /// Everything read about a node, and the compares that hold while it is still so.
-struct Read {
-    facts: Facts,
-    compares: Vec<Compare>,
+pub(super) struct Read {
+    pub(super) facts: Facts,
+    pub(super) compares: Vec<Compare>,
     machine: Option<machines::Stored>,
+}
+
+impl Read {
+    /// Adds the allocation that has the node.
+    async fn with_allocation(mut self, store: &dyn Store, keys: &Keys) -> Result<Read, StoreError> {
+        if let Some(id) = self.facts.node.details.allocation {
+            let (allocation, revision) = instance::read_allocation(store, keys, id).await?;
+            self.compares.push(Compare::ModRevision(keys.allocation(id), revision));
+            self.facts.allocation = allocation;
+        }
+        Ok(self)
+    }
 }
 
 /// Makes a caller's change. `decide` may run again after a lost race; its rows go into the history, the audit entry says what was
@@ -103,6 +130,7 @@ pub async fn ask<R: std::error::Error + 'static>(
         let Some((changed, detail)) = decide(&read.facts).map_err(ChangeError::Refused)? else {
             return Ok((Txn::default(), read.facts.node));
         };
+        instance::leave(store, keys, &mut txn, &read.facts.node, Some(&changed.node)).await?;
         let node = put(&mut txn, keys, changed.node, &changed.rows);
         move_machine(&mut txn, keys, read.machine.as_ref(), changed.machine, by.now);
         by.log(&mut txn, keys, act(name, action, detail));
@@ -149,7 +177,7 @@ pub async fn write(
     keys: &Keys,
     held: &Held,
     by: &By,
-    inventory: Option<&Bytes>,
+    found: Option<&Found>,
     decide: impl Fn(&Facts) -> (Changed, Grip),
 ) -> Result<(Node, Grip), WorkError> {
     for attempt in 0..limits::CAS_ATTEMPTS {
@@ -162,10 +190,12 @@ pub async fn write(
         let moved = changed.node.state != read.facts.node.state || changed.machine.is_some();
         let mut txn = Txn { when: read.compares.clone(), then: vec![] };
         let detail = changed.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n");
+        instance::leave(store, keys, &mut txn, &read.facts.node, Some(&changed.node)).await?;
         let node = put(&mut txn, keys, changed.node, &changed.rows);
         move_machine(&mut txn, keys, read.machine.as_ref(), changed.machine, by.now);
-        if let Some(inventory) = inventory {
-            txn.then.push(Op::put(keys.inventory(&held.name), inventory.clone()));
+        if let Some(found) = found {
+            txn.then.push(Op::put(keys.inventory(&held.name), found.inventory.clone()));
+            ports::found(store, keys, &mut txn, by, node.id, &found.addresses).await?;
         }
         if grip == Grip::Release {
             txn.then.push(Op::Delete(keys.lock(&held.name)));
@@ -208,6 +238,7 @@ pub async fn notice(
         }
         let Some(changed) = decide(&read.facts) else { return Ok(false) };
         let mut txn = Txn { when: read.compares, then: vec![] };
+        instance::leave(store, keys, &mut txn, &read.facts.node, Some(&changed.node)).await?;
         put(&mut txn, keys, changed.node, &changed.rows);
         match store.commit(txn).await? {
             TxnOutcome::Committed(_) => return Ok(true),
@@ -215,6 +246,36 @@ pub async fn notice(
         }
     }
     Err(StoreError::Conflict { attempts: limits::CAS_ATTEMPTS })
+}
+
+/// Records what the ramdisk of a node said, with what it found in its machine. `action`: how the audit log calls it; `None`: it is a
+/// call like many others. `decide` may run again after a lost race.
+pub async fn hear<R: std::error::Error + 'static>(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    name: &Serial,
+    action: Option<&'static str>,
+    found: Option<&Found>,
+    decide: impl Fn(&Facts) -> Result<Option<Changed>, R>,
+) -> Result<Node, ChangeError<R>> {
+    let plan = || async {
+        let read = read(store, keys, name).await?.ok_or(ChangeError::NotFound)?;
+        let decided = decide(&read.facts).map_err(ChangeError::Refused)?;
+        let Some(changed) = decided else { return Ok((Txn::default(), read.facts.node)) };
+        let mut txn = Txn { when: read.compares.clone(), then: vec![] };
+        let detail = changed.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n");
+        let node = put(&mut txn, keys, changed.node, &changed.rows);
+        if let Some(found) = found {
+            txn.then.push(Op::put(keys.inventory(name), found.inventory.clone()));
+            ports::found(store, keys, &mut txn, by, node.id, &found.addresses).await?;
+        }
+        if let Some(action) = action {
+            by.log(&mut txn, keys, act(name, action, detail));
+        }
+        Ok((txn, node))
+    };
+    super::change(store, plan).await
 }
 
 /// Deletes the disk keys of a node's machine, which makes it retired. A machine that is not leaving yet becomes retiring first: from
@@ -286,7 +347,7 @@ impl Held {
     }
 }
 
-async fn read(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Option<Read>, StoreError> {
+pub(super) async fn read(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Option<Read>, StoreError> {
     let wanted = vec![keys.node(name), keys.machine(name), keys.lock(name)];
     let values = store.get_many(wanted.clone()).await?.values;
     let mut compares: Vec<Compare> =
@@ -308,7 +369,13 @@ async fn read(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Option<Re
     if arrives && !has_keys {
         compares.push(Compare::NoneWithPrefix(keys.crypts(name)));
     }
-    let facts = Facts { node, machine: machine.as_ref().map(|stored| stored.machine.clone()), has_keys, lock };
+    let facts = Facts {
+        node,
+        machine: machine.as_ref().map(|stored| stored.machine.clone()),
+        has_keys,
+        lock,
+        allocation: None,
+    };
     Ok(Some(Read { facts, compares, machine }))
 }
 
@@ -351,6 +418,6 @@ fn move_machine(
     machines::put(txn, keys, &machine);
 }
 
-fn act(name: &Serial, action: &'static str, detail: String) -> Act {
+pub(super) fn act(name: &Serial, action: &'static str, detail: String) -> Act {
     Act { category: Category::Nodes, instance: name.to_string(), action, detail }
 }

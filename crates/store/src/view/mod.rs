@@ -3,8 +3,12 @@
 //! A read through [`View::read`] first asks the store for its latest commit and waits until the view has reached it: it never
 //! misses a write that was acknowledged before it began, whichever server took the write.
 
+mod allocations;
+mod chassis;
 mod index;
 mod nodes;
+mod ports;
+mod recipes;
 mod snapshot;
 mod table;
 
@@ -13,16 +17,22 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
+pub use allocations::Allocations;
+pub use chassis::ChassisTable;
 pub(crate) use nodes::implied;
 pub use nodes::{Lock, Nodes, implied_id};
-use sabakan_domain::provision::node::Node;
+pub use ports::Ports;
+pub use recipes::Recipes;
+use sabakan_domain::provision::{
+    allocation::Allocation, chassis::Chassis, node::Node, node_ports::NodePorts, recipe::Kind,
+};
 pub use snapshot::{ByState, Counts, Plan, Snapshot};
 
 use crate::{
     Event, KeyValue, Range, Revision, Store, StoreError, Watch, WatchBatch,
     keys::{Keys, Known},
     limits,
-    records::{self, DhcpRecord, IpamRecord, LockRecord, NodeRecord},
+    records::{self, AllocationRecord, ChassisRecord, DhcpRecord, IpamRecord, LockRecord, NodePortsRecord, NodeRecord},
 };
 
 /// The registry in memory. Dropping it ends the task that feeds it.
@@ -156,6 +166,14 @@ fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
             Ok(())
         }
         Some(Known::Node(_)) => records::decode::<NodeRecord, Node>(kv).map(|node| snapshot.put_node(node)),
+        Some(Known::Allocation(_)) => {
+            records::decode::<AllocationRecord, Allocation>(kv).map(|allocation| snapshot.put_allocation(allocation))
+        }
+        Some(Known::Ports(_)) => records::decode::<NodePortsRecord, NodePorts>(kv).map(|all| snapshot.put_ports(all)),
+        Some(Known::Chassis(_)) => {
+            records::decode::<ChassisRecord, Chassis>(kv).map(|chassis| snapshot.put_chassis(chassis))
+        }
+        Some(Known::Recipe(kind, _)) => records::decode_recipe(kind, kv).map(|recipe| snapshot.put_recipe(recipe)),
         Some(Known::Lock(name)) => decode_lock(kv).map(|lock| snapshot.put_lock(name, lock)),
         Some(Known::Conductor(name)) => {
             Arc::make_mut(&mut snapshot.conductors).insert(name.to_owned());
@@ -178,6 +196,10 @@ fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
         Some(Known::Dhcp) => snapshot.dhcp = None,
         Some(Known::Token(id)) => drop(Arc::make_mut(&mut snapshot.tokens).remove(id)),
         Some(Known::Node(name)) => snapshot.remove_node(name),
+        Some(Known::Allocation(id)) => snapshot.remove_allocation(id),
+        Some(Known::Ports(node)) => snapshot.remove_ports(node),
+        Some(Known::Chassis(id)) => snapshot.remove_chassis(id),
+        Some(Known::Recipe(kind, id)) => snapshot.remove_recipe(kind, id),
         Some(Known::Lock(name)) => snapshot.remove_lock(name),
         Some(Known::Conductor(name)) => drop(Arc::make_mut(&mut snapshot.conductors).remove(name)),
         None => {}
@@ -194,8 +216,20 @@ fn decode_lock(kv: &KeyValue) -> Result<Lock, StoreError> {
 async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let mut at = None;
-    let prefixes =
-        [keys.machines(), keys.ipam(), keys.dhcp(), keys.tokens(), keys.nodes(), keys.locks(), keys.conductors()];
+    let prefixes = [
+        keys.machines(),
+        keys.ipam(),
+        keys.dhcp(),
+        keys.tokens(),
+        keys.nodes(),
+        keys.allocations(),
+        keys.recipes(Kind::Template),
+        keys.recipes(Kind::Runbook),
+        keys.all_node_ports(),
+        keys.all_chassis(),
+        keys.locks(),
+        keys.conductors(),
+    ];
     for prefix in prefixes {
         let mut range = Range { at, ..Range::first(prefix) };
         let mut page = store.list(range.clone()).await?;

@@ -106,12 +106,7 @@ impl Snapshot {
         if let Some(node) = self.nodes.find_by_id(id) {
             return Some(Arc::clone(node));
         }
-        // Only for a node nobody has asked anything about: its identifier is made from the serial and cannot be turned around. Such
-        // identifiers say of themselves that they are made from a name; others need no search.
-        if Uuid::from_u128(id.0).get_version_num() != 5 {
-            return None;
-        }
-        let machine = self.machines().find(|machine| implied_id(&machine.serial) == id)?;
+        let machine = self.find_by_implied_node(id)?;
         self.find_node(machine.serial.as_str()).filter(|node| node.id == id)
     }
 
@@ -154,7 +149,7 @@ impl Nodes {
     }
 }
 
-fn changed<K: Ord + Clone>(index: &mut Index<K>, old: Option<K>, new: Option<K>, slot: Slot) {
+pub(super) fn changed<K: Ord + Clone>(index: &mut Index<K>, old: Option<K>, new: Option<K>, slot: Slot) {
     if old == new {
         return;
     }

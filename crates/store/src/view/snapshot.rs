@@ -18,6 +18,7 @@ use sabakan_domain::{
     ipam::IpamConfig,
     lifecycle::HealthState,
     machine::{Machine, Rack},
+    provision::node::NodeId,
     query::Query,
     words::{BmcType, LabelName, LabelValue, Role, Serial},
 };
@@ -26,8 +27,12 @@ pub use counts::{ByState, Counts};
 pub use plan::Plan;
 
 use super::{
+    allocations::Allocations,
+    chassis::ChassisTable,
     index::{Index, Slot},
-    nodes::Nodes,
+    nodes::{Nodes, implied_id},
+    ports::Ports,
+    recipes::Recipes,
     table::Table,
 };
 use crate::Revision;
@@ -43,9 +48,15 @@ pub struct Snapshot {
     pub(super) dhcp: Option<Arc<DhcpConfig>>,
     pub(super) tokens: Arc<BTreeMap<String, Bytes>>,
     pub(super) nodes: Nodes,
+    pub(super) ports: Ports,
+    pub(super) chassis: ChassisTable,
+    pub(super) allocations: Allocations,
+    pub(super) recipes: Recipes,
     pub(super) conductors: Arc<BTreeSet<String>>,
     table: Table<Machine>,
     by_serial: Index<Serial>,
+    /// By the identifier of the node a machine has by rule.
+    by_node: Index<NodeId>,
     by_ipv4: Index<Ipv4Addr>,
     by_rack: Index<Rack>,
     by_role: Index<Role>,
@@ -103,6 +114,11 @@ impl Snapshot {
     /// The machine an address belongs to, its own or its controller's.
     pub fn find_by_address(&self, address: Ipv4Addr) -> Option<&Arc<Machine>> {
         self.by_ipv4.find(&address).next().and_then(|slot| self.table.get(slot))
+    }
+
+    /// The machine whose node has an identifier by rule. Found without a walk: anybody may ask, with any identifier.
+    pub(super) fn find_by_implied_node(&self, id: NodeId) -> Option<&Arc<Machine>> {
+        self.by_node.find(&id).next().and_then(|slot| self.table.get(slot))
     }
 
     /// Every machine a search means, in byte order of serials; a search by serials keeps their order and repetitions.
@@ -164,6 +180,10 @@ impl Snapshot {
     /// Brings every index from the old machine to the new one; an index whose keys stay the same is not touched.
     fn reindex(&mut self, old: Option<&Machine>, new: Option<&Machine>, slot: Slot) {
         moved(&mut self.by_serial, old, new, slot, |m, keys| keys.push(m.serial.clone()));
+        // Made from the serial, so that it cannot change while the slot has a machine.
+        if old.is_none() || new.is_none() {
+            moved(&mut self.by_node, old, new, slot, |m, keys| keys.push(implied_id(&m.serial)));
+        }
         moved(&mut self.by_ipv4, old, new, slot, |m, keys| keys.extend(m.ipv4().chain([m.bmc.nic.address])));
         moved(&mut self.by_rack, old, new, slot, |m, keys| keys.push(m.rack));
         moved(&mut self.by_role, old, new, slot, |m, keys| keys.push(m.role.clone()));
@@ -175,17 +195,18 @@ impl Snapshot {
     }
 }
 
-fn moved<K: Ord + Clone>(
+/// Brings one index from the keys of what was in a slot to the keys of what is.
+pub(super) fn moved<T, K: Ord + Clone>(
     index: &mut Index<K>,
-    old: Option<&Machine>,
-    new: Option<&Machine>,
+    old: Option<&T>,
+    new: Option<&T>,
     slot: Slot,
-    keys_of: impl Fn(&Machine, &mut Vec<K>),
+    keys_of: impl Fn(&T, &mut Vec<K>),
 ) {
-    let keys = |machine: Option<&Machine>| {
+    let keys = |value: Option<&T>| {
         let mut keys = Vec::new();
-        if let Some(machine) = machine {
-            keys_of(machine, &mut keys);
+        if let Some(value) = value {
+            keys_of(value, &mut keys);
         }
         keys
     };

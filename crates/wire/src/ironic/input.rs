@@ -7,10 +7,14 @@ use sabakan_domain::provision::{
     interfaces::Slot,
     node::{NodeId, Object},
 };
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{NodeField, Refused, Version};
+use super::{
+    Document, NodeField, Operation, Refused, Version,
+    document::{Flag, schema},
+    patch,
+};
 
 /// Members of a node that callers may write. `null` is as good as absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -55,73 +59,27 @@ pub struct NodeInput {
     vendor_interface: Option<String>,
 }
 
-/// A truth value, or a word for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(transparent)]
-struct Flag(Option<bool>);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Flag, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Null => Ok(Flag(None)),
-            Value::Bool(truth) => Ok(Flag(Some(truth))),
-            Value::String(text) => parse_bool(&text).map(|truth| Flag(Some(truth))).map_err(D::Error::custom),
-            other => Err(D::Error::custom(format!("{other} is not of type 'boolean'"))),
-        }
-    }
-}
-
-/// A word for a truth value.
-pub fn parse_bool(text: &str) -> Result<bool, String> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
-        "false" | "f" | "no" | "n" | "off" | "0" => Ok(false),
-        _ => Err(format!(
-            "Unrecognized value {text:?}, acceptable values are: '0', '1', 'f', 'false', 'n', 'no', 'off', 'on', 't', 'true', \
-             'y', 'yes'"
-        )),
-    }
+impl Document for NodeInput {
+    type Field = NodeField;
 }
 
 impl NodeInput {
     /// Reads the body of a creation: the UUID, if one is given, and everything else.
     pub fn parse_new(body: Value, version: Version) -> Result<(Option<NodeId>, NodeInput), Refused> {
-        let Value::Object(mut members) = body else {
-            return Err(Refused::invalid(format!("Schema error for node: {body} is not of type 'object'")));
-        };
-        for name in members.keys() {
-            if let Some(field) = NodeField::parse(name).filter(|field| !version.has(field.since())) {
-                return Err(Refused::newer(name, field.since()));
-            }
-        }
-        let id = match members.remove("uuid") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => {
-                let id = text.parse().map_err(|_| Refused::invalid(format!("Expected UUID for uuid: {text}")));
-                Some(id?)
-            }
-            Some(other) => return Err(Refused::invalid(format!("Expected UUID for uuid: {other}"))),
-        };
-        let input = NodeInput::parse(members)?;
+        let (id, input) = NodeInput::parse_creation(body, version)?;
         if input.driver.is_none() {
-            return Err(Refused::invalid("Schema error for node: 'driver' is a required property"));
+            return Err(schema::<NodeField>("'driver' is a required property"));
         }
         Ok((id, input))
     }
 
-    /// Reads a whole document.
-    pub fn parse(members: Map<String, Value>) -> Result<NodeInput, Refused> {
-        serde_json::from_value(Value::Object(members))
-            .map_err(|error| Refused::invalid(format!("Schema error for node: {error}")))
-    }
-
-    /// The document itself.
-    pub fn document(&self) -> Map<String, Value> {
-        match serde_json::to_value(self) {
-            Ok(Value::Object(members)) => members,
-            // Texts, truth values and JSON serialise to an object.
-            _ => Map::new(),
+    /// Reads a patch. A node leaves its chassis for none since 1.25 only.
+    pub fn parse_patch(body: Value, version: Version) -> Result<Vec<Operation>, Refused> {
+        let operations = patch::parse::<NodeInput>(body, version)?;
+        if !version.has(25) && operations.iter().any(|operation| operation.clears("chassis_uuid")) {
+            return Err(Refused::newer("chassis_uuid", 25));
         }
+        Ok(operations)
     }
 
     /// The implementations that are chosen.
@@ -308,6 +266,15 @@ mod tests {
         };
         let input = NodeInput::parse(NodeInput::from(&fields).document()).expect("reads");
         assert_eq!(Fields::from(input), fields);
+    }
+
+    #[test]
+    fn a_node_leaves_its_chassis_since_1_25() {
+        let leave = json!([{ "op": "remove", "path": "/chassis_uuid" }]);
+        let other = json!([{ "op": "replace", "path": "/chassis_uuid", "value": "x" }]);
+        assert!(matches!(NodeInput::parse_patch(leave.clone(), Version(24)), Err(Refused::Version(_))));
+        assert!(NodeInput::parse_patch(leave, Version(25)).is_ok());
+        assert!(NodeInput::parse_patch(other, Version(1)).is_ok());
     }
 
     #[test]

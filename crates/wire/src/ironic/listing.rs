@@ -1,12 +1,15 @@
 //! Query parameters of lists: pages, order, members, conditions.
 
+use std::str::FromStr;
+
 use sabakan_domain::provision::{
     node::NodeId,
+    paging::{self, Listed, Slice},
     search::{Filter, SortKey},
     states::State,
 };
 
-use super::{NodeField, Refused, Version, parse_bool};
+use super::{Field, NodeField, Refused, Version, field::check_since, parse_bool, parse_uuid};
 
 /// Most items of one page, and how many there are unless fewer are asked for. Some clients never ask for a second page.
 const PAGE_MAX: usize = 1_000;
@@ -22,6 +25,19 @@ pub struct Page {
     pub descending: bool,
     /// What to order by.
     pub sort_key: Option<String>,
+}
+
+/// Which part of a list is wanted, and what of the things in it. Conditions differ from list to list and are left to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing<F, I> {
+    /// Which part.
+    pub page: Page,
+    /// The last item of the page before.
+    pub after: Option<I>,
+    /// What of them.
+    pub fields: Vec<F>,
+    /// Parameters that are conditions, or nothing at all.
+    pub conditions: Vec<(String, String)>,
 }
 
 /// Which nodes are wanted, and what of them.
@@ -95,18 +111,20 @@ fn descending(text: &str) -> Result<bool, Refused> {
     }
 }
 
-impl NodeListing {
-    /// Reads the parameters of a list of nodes. `detail`: the path asks for whole nodes.
-    pub fn parse(mut pairs: Vec<(String, String)>, version: Version, detail: bool) -> Result<NodeListing, Refused> {
+impl<F: Field, I: FromStr> Listing<F, I> {
+    /// Reads the parameters every list of this API has. `detail`: the path asks for whole things.
+    pub fn parse(mut pairs: Vec<(String, String)>, version: Version, detail: bool) -> Result<Listing<F, I>, Refused> {
         let page = Page::take(&mut pairs)?;
-        let after = page.marker.as_deref().map(parse_marker).transpose()?;
-        let sort = sort(page.sort_key.as_deref(), version)?;
+        let after = page.marker.as_deref().map(|marker| parse_uuid("marker", marker)).transpose()?;
+        if let Some(name) = &page.sort_key {
+            check_since::<F>(name, version)?;
+        }
         let mut detail = detail;
         let mut chosen = None;
         let mut conditions = Vec::new();
         for (name, value) in pairs {
             match name.as_str() {
-                "fields" => chosen = Some(NodeField::chosen(&value, version)?),
+                "fields" => chosen = Some(F::chosen(&value, version)?),
                 "detail" if version.has(43) => detail = detail || truth("detail", &value)?,
                 "detail" => return Err(Refused::newer("detail", 43)),
                 _ => conditions.push((name, value)),
@@ -117,25 +135,61 @@ impl NodeListing {
                 return Err(Refused::invalid("Can not specify ?detail=True and fields in the same request."));
             }
             (Some(fields), false) => fields,
-            (None, true) => NodeField::all_of(version),
-            (None, false) => NodeField::summary_of(version),
+            (None, true) => F::all_of(version),
+            (None, false) => F::summary_of(version),
         };
+        Ok(Listing { page, after, fields, conditions })
+    }
+
+    /// The part that is wanted, in the words of the rules. `after`: the number the last item of the page before is.
+    pub fn slice<T: Listed>(&self, after: Option<u128>) -> Result<Slice, Refused> {
+        let sort = match &self.page.sort_key {
+            None => None,
+            Some(name) => paging::sort_key::<T>(name).ok_or_else(|| unsortable(name))?,
+        };
+        Ok(Slice { sort, descending: self.page.descending, after, limit: self.page.limit })
+    }
+
+    /// Refuses conditions, for a list that has none.
+    pub fn unconditional(&self) -> Result<(), Refused> {
+        match self.conditions.first() {
+            Some((name, _)) => Err(unexpected(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses a condition that a list does not have, or not yet. `known`: those it has, and the versions they came with.
+pub(super) fn check_condition(known: &[(&str, u16)], name: &str, version: Version) -> Result<(), Refused> {
+    match known.iter().find(|(known, _)| *known == name) {
+        None => Err(unexpected(name)),
+        Some((_, since)) if !version.has(*since) => Err(Refused::newer(name, *since)),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A parameter that means nothing here.
+pub fn unexpected(name: &str) -> Refused {
+    Refused::invalid(format!("Unexpected arguments: {name}"))
+}
+
+impl NodeListing {
+    /// Reads the parameters of a list of nodes. `detail`: the path asks for whole nodes.
+    pub fn parse(pairs: Vec<(String, String)>, version: Version, detail: bool) -> Result<NodeListing, Refused> {
+        let Listing { page, after, fields, conditions } = Listing::parse(pairs, version, detail)?;
+        let sort = sort(page.sort_key.as_deref())?;
         Ok(NodeListing { filter: filter(&conditions, version)?, sort, page, after, fields })
     }
 }
 
-fn parse_marker(text: &str) -> Result<NodeId, Refused> {
-    text.parse().map_err(|_| Refused::invalid(format!("Expected UUID for marker: {text}")))
+fn sort(key: Option<&str>) -> Result<SortKey, Refused> {
+    let Some(name) = key else { return Ok(SortKey::Created) };
+    SortKey::parse(name).ok_or_else(|| unsortable(name))
 }
 
-fn sort(key: Option<&str>, version: Version) -> Result<SortKey, Refused> {
-    let Some(name) = key else { return Ok(SortKey::Created) };
-    let key = SortKey::parse(name)
-        .ok_or_else(|| Refused::invalid(format!("The sort_key value {name:?} is an invalid field for sorting")))?;
-    match NodeField::parse(name).filter(|field| !version.has(field.since())) {
-        Some(field) => Err(Refused::newer(name, field.since())),
-        None => Ok(key),
-    }
+/// Nothing is ordered by this.
+pub fn unsortable(name: &str) -> Refused {
+    Refused::invalid(format!("The sort_key value {name:?} is an invalid field for sorting"))
 }
 
 fn truth(name: &str, text: &str) -> Result<bool, Refused> {
@@ -169,16 +223,11 @@ const CONDITIONS: &[(&str, u16)] = &[
 fn filter(conditions: &Pairs, version: Version) -> Result<Filter, Refused> {
     let mut filter = Filter::default();
     for (name, value) in conditions {
-        let Some((_, since)) = CONDITIONS.iter().find(|(known, _)| known == name) else {
-            return Err(Refused::invalid(format!("Unexpected arguments: {name}")));
-        };
-        if !version.has(*since) {
-            return Err(Refused::newer(name, *since));
-        }
+        check_condition(CONDITIONS, name, version)?;
         let text = || Some(value.clone());
         match name.as_str() {
             "instance_uuid" => filter.instance_uuid = Some(value.to_ascii_lowercase()),
-            "chassis_uuid" => filter.chassis_uuid = text(),
+            "chassis_uuid" => filter.chassis = Some(parse_uuid(name, value)?),
             "associated" => filter.associated = Some(truth(name, value)?),
             "maintenance" => filter.maintenance = Some(truth(name, value)?),
             "provision_state" => filter.provision_state = Some(provision_state(value)?),
@@ -194,7 +243,7 @@ fn filter(conditions: &Pairs, version: Version) -> Result<Filter, Refused> {
             "project" => filter.project = text(),
             "shard" => filter.shard = Some(value.split(',').map(str::to_owned).collect()),
             "sharded" => filter.sharded = Some(truth(name, value)?),
-            "parent_node" => filter.parent_node = Some(parse_marker(value)?),
+            "parent_node" => filter.parent_node = Some(parse_uuid(name, value)?),
             "include_children" => filter.include_children = truth(name, value)?,
             "instance_name" => filter.instance_name = text(),
             _ => {}

@@ -3,10 +3,11 @@
 use sabakan_domain::{
     lifecycle::HealthState,
     provision::{
+        boot::BootMode,
         details::Details,
         edit::{self, MASK},
         interfaces::{self, Slot},
-        node::{Maintenance, Node, Object, Operation, Phase, Power, Work},
+        node::{Maintenance, Node, Object, Operation, Phase, Power, RamdiskContact, Work},
         states::State,
         steps::Step,
     },
@@ -14,32 +15,13 @@ use sabakan_domain::{
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
-use super::{Refused, Version, links, time};
-
-macro_rules! fields {
-    ($($variant:ident $name:literal $since:literal,)*) => {
-        /// A member of a node, in the order answers have them.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum NodeField { $( #[doc = concat!("`", $name, "`.")] $variant, )* }
-
-        impl NodeField {
-            /// Every member.
-            pub const ALL: &[NodeField] = &[$(NodeField::$variant),*];
-
-            /// Its name.
-            pub const fn name(self) -> &'static str {
-                match self { $( NodeField::$variant => $name, )* }
-            }
-
-            /// The version it came with.
-            pub const fn since(self) -> u16 {
-                match self { $( NodeField::$variant => $since, )* }
-            }
-        }
-    };
-}
+use super::{Field as _, Version, field::fields, links, time};
 
 fields! {
+    /// A member of a node, in the order answers have them.
+    NodeField of "node";
+    lists show Uuid InstanceUuid Maintenance PowerState ProvisionState Name Links;
+
     Uuid "uuid" 1,
     CreatedAt "created_at" 1,
     UpdatedAt "updated_at" 1,
@@ -111,55 +93,7 @@ fields! {
     Volume "volume" 32,
 }
 
-/// What lists show of a node unless more is asked for.
-const SUMMARY: &[NodeField] = &[
-    NodeField::Uuid,
-    NodeField::InstanceUuid,
-    NodeField::Maintenance,
-    NodeField::PowerState,
-    NodeField::ProvisionState,
-    NodeField::Name,
-    NodeField::Links,
-];
-
 impl NodeField {
-    /// The member with a name.
-    pub fn parse(name: &str) -> Option<NodeField> {
-        NodeField::ALL.iter().copied().find(|field| field.name() == name)
-    }
-
-    /// Members of the whole node, as a version knows it.
-    pub fn all_of(version: Version) -> Vec<NodeField> {
-        NodeField::ALL.iter().copied().filter(|field| version.has(field.since())).collect()
-    }
-
-    /// Members lists show, as a version knows them.
-    pub fn summary_of(version: Version) -> Vec<NodeField> {
-        SUMMARY.iter().copied().filter(|field| version.has(field.since())).collect()
-    }
-
-    /// The members a caller asks for by a list of names, and the links, which are always there.
-    pub fn chosen(names: &str, version: Version) -> Result<Vec<NodeField>, Refused> {
-        if !version.has(8) {
-            return Err(Refused::newer("fields", 8));
-        }
-        let mut fields = Vec::new();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            let field = NodeField::parse(name)
-                .ok_or_else(|| Refused::invalid(format!("Field(s) {name:?} are not valid fields of a node")))?;
-            if !version.has(field.since()) {
-                return Err(Refused::newer(name, field.since()));
-            }
-            if !fields.contains(&field) {
-                fields.push(field);
-            }
-        }
-        if !fields.contains(&NodeField::Links) {
-            fields.push(NodeField::Links);
-        }
-        Ok(fields)
-    }
-
     fn slot(self) -> Option<Slot> {
         Slot::ALL.into_iter().find(|slot| slot.field() == self.name())
     }
@@ -222,7 +156,9 @@ impl NodeAnswer<'_> {
             description,
             instance_uuid,
             instance_name,
+            allocation,
             parent,
+            chassis,
             network_data,
             retired_reason,
             interfaces: _, // effective
@@ -238,7 +174,9 @@ impl NodeAnswer<'_> {
             NodeField::Description => json!(description),
             NodeField::InstanceUuid => json!(instance_uuid),
             NodeField::InstanceName => json!(instance_name),
+            NodeField::AllocationUuid => json!(allocation.map(|id| id.to_string())),
             NodeField::ParentNode => json!(parent.map(|id| id.to_string())),
+            NodeField::ChassisUuid => json!(chassis.map(|id| id.to_string())),
             NodeField::NetworkData => json!(network_data),
             NodeField::RetiredReason => json!(retired_reason),
             NodeField::Traits => json!(traits),
@@ -296,6 +234,7 @@ impl NodeAnswer<'_> {
             since: _, // moved_at
             operation: _,
             power: _, // worked
+            controls,
             last_error,
             maintenance,
             protected,
@@ -332,10 +271,11 @@ impl NodeAnswer<'_> {
             NodeField::AutomatedClean => json!(automated_clean),
             NodeField::Retired => json!(edit::is_retired(node, machine)),
             NodeField::Health => json!(health.map(|health| health.as_str())),
-            NodeField::ConsoleEnabled => json!(false),
+            NodeField::ConsoleEnabled => json!(controls.console_enabled),
+            NodeField::BootMode => json!(controls.boot_mode.map(BootMode::as_str)),
+            NodeField::SecureBoot => json!(controls.secure_boot),
             NodeField::RaidConfig => json!({}),
-            // Boot mode and secure boot, which nobody reads out of a controller for the API yet; allocations and chassis, of which
-            // there are none.
+            // What the other two have answered.
             _ => Value::Null,
         }
     }
@@ -360,7 +300,7 @@ fn masked_settings<'a>(settings: &Object, secrets: impl Iterator<Item = &'a Stri
     Value::Object(all)
 }
 
-fn masked_instance(info: &Object) -> Value {
+pub(super) fn masked_instance(info: &Object) -> Value {
     let mask = |(key, value): (&String, &Value)| {
         let value = if edit::hides_instance(key, value) { json!(MASK) } else { value.clone() };
         (key.clone(), value)
@@ -398,17 +338,31 @@ fn internal(operation: Option<&Operation>, powered_at: Option<jiff::Timestamp>) 
         info.insert(format!("{flow}_step_index"), json!(operation.index));
     }
     if let Some(ramdisk) = &operation.ramdisk {
-        info.insert("agent_url".to_owned(), json!(ramdisk.url));
-        info.insert("agent_last_heartbeat".to_owned(), json!(ramdisk.heard_at.map(time)));
+        let RamdiskContact { url, heard_at, token, version, verify_ca, managers } = ramdisk;
+        info.insert("agent_url".to_owned(), json!(url));
+        info.insert("agent_last_heartbeat".to_owned(), json!(heard_at.map(time)));
+        let more = [
+            ("agent_secret_token", token.as_ref().map(|_| json!(MASK))),
+            ("agent_version", version.as_ref().map(|version| json!(version))),
+            ("agent_verify_ca", verify_ca.as_ref().map(|pem| json!(pem))),
+            ("hardware_manager_version", (!managers.is_empty()).then(|| json!(managers))),
+        ];
+        info.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
     Value::Object(info)
 }
 
 #[cfg(test)]
 mod tests {
-    use sabakan_domain::{provision::node::NodeId, words::Serial};
+    use sabakan_domain::{
+        provision::{
+            ids::{AllocationId, ChassisId},
+            node::NodeId,
+        },
+        words::Serial,
+    };
 
-    use super::*;
+    use super::{super::Refused, *};
 
     fn node() -> Node {
         let name = Serial::new("n1").expect("a name");
@@ -452,7 +406,9 @@ mod tests {
             description: text(),
             instance_uuid: text(),
             instance_name: text(),
+            allocation: Some(AllocationId(1)),
             parent: Some(NodeId(1)),
+            chassis: Some(ChassisId(1)),
             retired_reason: text(),
             edited_at: Some(now),
             ..Details::default()
@@ -498,7 +454,7 @@ mod tests {
         let answer = NodeAnswer { parts, fields: NodeField::ALL, version: Version::MAX, base: "http://h:1" };
         let answer = serde_json::to_value(answer).expect("serialises");
         let absent: Vec<&str> = NodeField::ALL.iter().map(|f| f.name()).filter(|name| answer[name].is_null()).collect();
-        assert_eq!(absent, ["boot_mode", "secure_boot", "allocation_uuid", "chassis_uuid"]);
+        assert_eq!(absent, ["boot_mode", "secure_boot"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use sabakan_domain::provision::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Version, node::state_in, time};
+use super::{Field, Version, node::state_in, time};
 
 /// A link to something of this API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,12 +60,16 @@ const COLLECTIONS: &[(&str, u16)] = &[
     ("nodes", 1),
     ("ports", 1),
     ("drivers", 1),
+    ("lookup", 22),
+    ("heartbeat", 22),
     ("portgroups", 23),
     ("volume", 32),
     ("conductors", 49),
     ("allocations", 52),
+    ("events", 54),
     ("deploy_templates", 55),
     ("shards", 82),
+    ("continue_inspection", 84),
     ("runbooks", 92),
 ];
 
@@ -212,6 +216,22 @@ impl HistoryJson {
             event: text.clone(),
             detail: more,
         }
+    }
+}
+
+/// How many nodes one part of a divided fleet has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardJson {
+    /// Its name; `None`, as a text, for nodes in no part.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+}
+
+impl ShardJson {
+    /// A part and how many nodes it has.
+    pub fn of((name, count): (Option<String>, usize)) -> ShardJson {
+        ShardJson { name: name.unwrap_or_else(|| "None".to_owned()), count }
     }
 }
 

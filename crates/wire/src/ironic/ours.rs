@@ -1,4 +1,5 @@
-//! `GET /v1/nodes/{id}/sabakan`: what clients of the original API do not know. Why a node waits, who works on it, how far it is.
+//! `GET /v1/nodes/{id}/sabakan` and `GET /v1/sabakan`: what clients of the original API do not know. Why a node waits, who works on it,
+//! how far it is.
 
 use jiff::Timestamp;
 use sabakan_domain::{
@@ -34,6 +35,16 @@ pub struct NodeStatusJson {
     pub bmc_silent: Option<WaitingJson>,
     /// Verbs that would be accepted now, as far as its state decides.
     pub accepted: Vec<String>,
+}
+
+/// What goes on with every node that is not at rest: one page, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatusesJson {
+    /// The nodes.
+    pub nodes: Vec<NodeStatusJson>,
+    /// Where the next page is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Why something waits.

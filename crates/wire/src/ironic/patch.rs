@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{NodeField, NodeInput, Refused, Version};
+use super::{Document, NESTING_MAX, Refused, Version, field::check_since, nesting};
+
+/// Operations of one patch. Clients send a few dozen; a million bytes of them would move the items of a list for seconds.
+const OPERATIONS_MAX: usize = 1_000;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -40,34 +43,43 @@ pub struct Operation {
     value: Value,
 }
 
-/// Reads a patch. Every operation is checked before the first is applied.
-pub fn parse(body: Value, version: Version) -> Result<Vec<Operation>, Refused> {
+/// Reads a patch of a kind of document. Every operation is checked before the first is applied.
+pub fn parse<D: Document>(body: Value, version: Version) -> Result<Vec<Operation>, Refused> {
     if !body.is_array() {
         return Err(Refused::invalid(format!("Schema error for patch: {body} is not of type 'array'")));
     }
     let schema = |error: serde_json::Error| Refused::invalid(format!("Schema error for patch: {error}"));
     let operations: Vec<OperationJson> = serde_json::from_value(body).map_err(schema)?;
-    operations.into_iter().map(|operation| check(operation, version)).collect()
+    if operations.len() > OPERATIONS_MAX {
+        return Err(Refused::invalid(format!("a patch has at most {OPERATIONS_MAX} operations")));
+    }
+    let writable = D::default().document();
+    operations.into_iter().map(|operation| check::<D>(operation, &writable, version)).collect()
 }
 
-fn check(operation: OperationJson, version: Version) -> Result<Operation, Refused> {
+fn check<D: Document>(
+    operation: OperationJson,
+    writable: &Map<String, Value>,
+    version: Version,
+) -> Result<Operation, Refused> {
     let OperationJson { op, path: text, value } = operation;
     let path = split(&text, version)
         .ok_or_else(|| Refused::invalid(format!("Schema error for patch: {text:?} is not a path such as /extra/a")))?;
     let root = path.first().map(String::as_str).unwrap_or_default();
-    let writable = NodeInput::default().document();
     if !writable.contains_key(root) {
         let known = writable.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Err(Refused::invalid(format!("Cannot patch {text}. Only the following can be updated: {known}")));
     }
-    if let Some(field) = NodeField::parse(root).filter(|field| !version.has(field.since())) {
-        return Err(Refused::newer(root, field.since()));
-    }
+    check_since::<D::Field>(root, version)?;
     let value = match (op, value) {
         (PatchOp::Remove, _) => Value::Null,
         (_, Some(value)) => value,
         (_, None) => return Err(Refused::invalid(format!("Schema error for patch: {text} needs a value"))),
     };
+    // No operation makes the document deeper than the path that leads to its value and the value itself.
+    if path.len() + nesting(&value) > NESTING_MAX {
+        return Err(Refused::invalid(format!("the document would be nested more than {NESTING_MAX} levels deep")));
+    }
     Ok(Operation { op, path, value })
 }
 
@@ -80,6 +92,11 @@ fn split(text: &str, version: Version) -> Option<Vec<String>> {
 }
 
 impl Operation {
+    /// Whether it takes a member away, or gives it no value.
+    pub fn clears(&self, root: &str) -> bool {
+        self.path.len() == 1 && self.is_about(root) && self.value.is_null()
+    }
+
     /// Whether it says anything about a member.
     pub fn is_about(&self, root: &str) -> bool {
         self.path.first().is_some_and(|first| first == root)
@@ -156,11 +173,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ironic::NodeInput;
 
     fn outcome(patch: Value) -> Result<Value, Refused> {
         let mut document = NodeInput::default().document();
         document.insert("extra".to_owned(), json!({ "a": 1, "list": [1, 2], "deep": { "x": 1 } }));
-        let operations = parse(patch, Version::MAX)?;
+        let operations = parse::<NodeInput>(patch, Version::MAX)?;
         apply(&document, &operations).map(|mut document| document.remove("extra").unwrap_or_default())
     }
 
@@ -187,6 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn no_patch_makes_a_document_deeper_than_a_body_may_be() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let add = |segments: usize, levels: usize| {
+            let path = format!("/extra{}", "/a".repeat(segments));
+            json!({ "op": "add", "path": path, "value": nested(levels) })
+        };
+        // Each operation is harmless alone; together they would be stored and never read again.
+        let deep = outcome(json!([add(1, 20), add(21, 20)]));
+        assert!(matches!(deep, Err(Refused::Invalid(text)) if text.contains("levels deep")));
+        assert!(outcome(json!([add(1, 23)])).is_ok_and(|extra| nesting(&extra) == NESTING_MAX - 1));
+        assert!(outcome(json!([add(1, 24)])).is_err());
+        let many = vec![json!({ "op": "add", "path": "/extra/list/0", "value": 1 }); OPERATIONS_MAX + 1];
+        assert!(matches!(outcome(json!(many)), Err(Refused::Invalid(text)) if text.contains("operations")));
+    }
+
+    #[test]
     fn what_is_no_patch() {
         for bad in [
             json!({ "op": "add" }),
@@ -208,7 +242,7 @@ mod tests {
         ] {
             assert!(matches!(outcome(bad.clone()), Err(Refused::Invalid(_))), "{bad}");
         }
-        let newer = parse(json!([{ "op": "add", "path": "/owner", "value": "me" }]), Version(30));
+        let newer = parse::<NodeInput>(json!([{ "op": "add", "path": "/owner", "value": "me" }]), Version(30));
         assert!(matches!(newer, Err(Refused::Version(_))));
     }
 }

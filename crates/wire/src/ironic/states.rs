@@ -1,7 +1,8 @@
 //! Verbs, power, maintenance, boot device, traits: what callers send about a single node besides its description.
 
 use sabakan_domain::provision::{
-    boot::{BootDevice, BootRequest},
+    boot::{BootDevice, BootMode, BootRequest},
+    edges::{self, Trigger},
     node::Node,
     power::PowerTarget,
     states::State,
@@ -36,7 +37,7 @@ pub struct StatesJson {
     /// Logical volumes somebody wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_raid_config: Option<Map<String, Value>>,
-    /// How it boots; only shown, as null, to versions that know it.
+    /// How it boots; only shown to versions that know it, and null where nobody does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_mode: Option<Value>,
     /// Whether only signed systems boot; the same.
@@ -50,7 +51,7 @@ impl StatesJson {
         let word = |value: Value| value.as_str().map(str::to_owned);
         let target_raid = || node.details.target_raid.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         StatesJson {
-            console_enabled: false,
+            console_enabled: node.controls.console_enabled,
             last_error: node.last_error.clone(),
             power_state: node.power.state.map(|state| state.as_str().to_owned()),
             provision_state: word(state_in(node.state, version)),
@@ -59,8 +60,8 @@ impl StatesJson {
             provision_updated_at: node.moved_at().map(time),
             raid_config: version.has(12).then(Map::new),
             target_raid_config: version.has(12).then(target_raid),
-            boot_mode: version.has(75).then_some(Value::Null),
-            secure_boot: version.has(75).then_some(Value::Null),
+            boot_mode: version.has(75).then(|| json!(node.controls.boot_mode.map(BootMode::as_str))),
+            secure_boot: version.has(75).then(|| json!(node.controls.secure_boot)),
         }
     }
 }
@@ -80,6 +81,8 @@ pub struct ProvisionRequest {
     pub configdrive: Option<Value>,
     /// The password of a temporary system.
     pub rescue_password: Option<String>,
+    /// The runbook that has the steps, by name or UUID.
+    pub runbook: Option<String>,
 }
 
 /// When a verb came; `inspect` and `abort` are known to older versions in fewer states.
@@ -119,6 +122,7 @@ impl ProvisionRequest {
             disable_ramdisk: false,
             configdrive: None,
             rescue_password: None,
+            runbook: None,
             word,
         };
         let only = |name: &str, with: &str| {
@@ -146,12 +150,32 @@ impl ProvisionRequest {
                     request.rescue_password = value.as_str().map(str::to_owned);
                 }
                 "rescue_password" => return Err(only(&name, "rescue")),
-                "runbook" => return Err(Refused::invalid("runbook: there are no runbooks")),
+                "runbook" if !version.has(92) => return Err(Refused::newer(&name, 92)),
+                "runbook" if matches!(verb, Some(Verb::Clean | Verb::Service)) => {
+                    request.runbook = value.as_str().map(str::to_owned);
+                }
+                "runbook" => return Err(only(&name, "clean or service")),
                 _ => return Err(Refused::invalid(format!("Unexpected arguments: {name}"))),
             }
         }
         request.check()?;
         Ok(request)
+    }
+
+    /// The verb, for a node in this state. A verb that would be accepted there but came later is a matter of versions; any other is
+    /// one of states, whatever the version.
+    pub fn verb_for(&self, node: &Node, version: Version) -> Result<Verb, Refused> {
+        let Some(verb) = self.verb else {
+            return Err(Refused::invalid(format!(
+                "The requested action \"{}\" can not be performed on node \"{}\" while it is in state \"{}\".",
+                self.word,
+                node.id,
+                node.state.wire()
+            )));
+        };
+        let since = verb_since(&self.word, Some(node.state));
+        let accepted = edges::transition(node.state, Trigger::Verb(verb)).is_ok();
+        if accepted && !version.has(since) { Err(Refused::newer(&self.word, since)) } else { Ok(verb) }
     }
 
     /// What each verb cannot do without.
@@ -160,6 +184,10 @@ impl ProvisionRequest {
             Refused::invalid(format!("{name:?} is required when setting target provision state to {word}"))
         };
         match self.verb {
+            _ if self.runbook.is_some() && !self.steps.is_empty() => {
+                Err(Refused::invalid("Steps and a runbook cannot be given together"))
+            }
+            _ if self.runbook.is_some() => Ok(()),
             Some(Verb::Clean) if self.steps.is_empty() => Err(needs("clean_steps", "clean")),
             Some(Verb::Service) if self.steps.is_empty() => Err(needs("service_steps", "service")),
             Some(Verb::Rescue) if self.rescue_password.as_ref().is_none_or(|text| text.trim().is_empty()) => {
@@ -210,7 +238,7 @@ fn steps(name: &str, value: Value, ordered: bool) -> Result<Vec<StepRequest>, Re
     Ok(requests)
 }
 
-fn flag(name: &str, value: &Value) -> Result<bool, Refused> {
+pub(super) fn flag(name: &str, value: &Value) -> Result<bool, Refused> {
     let wrong = |reason: String| Refused::invalid(format!("Invalid {name}: {reason}"));
     match value {
         Value::Bool(truth) => Ok(*truth),
@@ -321,7 +349,7 @@ impl TraitsJson {
 }
 
 /// The members of a body that has only these.
-fn members<'a>(body: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, Refused> {
+pub(super) fn members<'a>(body: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, Refused> {
     let Value::Object(members) = body else { return Err(Refused::invalid("the body is not a JSON object")) };
     match members.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(Refused::invalid(format!("Unexpected arguments: {name}"))),
@@ -377,6 +405,23 @@ mod tests {
         assert_eq!(MaintenanceRequest::parse(&Value::Null), Ok(MaintenanceRequest { reason: None }));
         assert!(MaintenanceRequest::parse(&json!({ "reason": 1 })).is_err());
         assert!(TraitsJson::parse(json!({})).is_err());
+    }
+
+    #[test]
+    fn a_verb_is_too_new_only_where_it_would_be_accepted() {
+        let name = sabakan_domain::words::Serial::new("n1").expect("a name");
+        let mut node = Node::implied(sabakan_domain::provision::node::NodeId(1), name, jiff::Timestamp::UNIX_EPOCH);
+        let verb = |node: &Node, word: &str, version| {
+            let request = ProvisionRequest::parse(json!({ "target": word }), Version(version)).expect("a request");
+            request.verb_for(node, Version(version))
+        };
+        assert_eq!(verb(&node, "manage", 4), Ok(Verb::Manage));
+        assert!(matches!(verb(&node, "manage", 3), Err(Refused::Version(_))));
+        // Whoever decides about states says no to it.
+        assert_eq!(verb(&node, "adopt", 16), Ok(Verb::Adopt));
+        node.state = State::Manageable;
+        assert!(matches!(verb(&node, "adopt", 16), Err(Refused::Version(_))));
+        assert!(matches!(verb(&node, "fly", 115), Err(Refused::Invalid(text)) if text.contains("\"manageable\"")));
     }
 
     #[test]

@@ -182,11 +182,28 @@ fn what_is_no_arrow_is_refused_whatever_else_holds() {
                 let mut desk = Desk::full(state);
                 desk.machine = machine;
                 let found = desk.ask(verb, &["deploy.burn_in"]);
-                let refused = found == Err(VerbRefusal::NoEdge(NoEdge::Verb { from: state, verb }));
+                let refused = found == Err(VerbRefusal::NoEdge { node: desk.node.id, from: state, verb });
                 assert_eq!(refused, !known, "{verb} in {state}: {found:?}");
             }
         }
     }
+}
+
+#[test]
+fn an_interface_that_was_chosen_to_do_nothing_does_nothing() {
+    let check = |slot: Slot, interface: &str, verb: Verb, state: State, expected: &str| {
+        let mut desk = Desk::full(state);
+        desk.node.driver = Some("fake-hardware".to_owned());
+        desk.node.details.interfaces.insert(slot, interface.to_owned());
+        let found = desk.ask(verb, &[]);
+        assert_eq!(found.err().map(|refusal| refusal.to_string()).unwrap_or_default(), expected);
+    };
+    let refused = "Driver fake-hardware does not support inspect (disabled or not implemented).";
+    check(Slot::Inspect, "no-inspect", Verb::Inspect, State::Manageable, refused);
+    check(Slot::Inspect, "fake", Verb::Inspect, State::Manageable, "");
+    let refused = "Driver fake-hardware does not support rescue (disabled or not implemented).";
+    check(Slot::Rescue, "no-rescue", Verb::Rescue, State::Active, refused);
+    check(Slot::Rescue, "no-rescue", Verb::Rebuild, State::Active, "");
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn around(sealed: &BTreeMap<String, String>) -> Around<'_> {
     Around {
         machine: None,
         driver: Some("fake-hardware"),
+        allocation: None,
         secret_settings: &NONE,
         sealed,
         knows_inspect_wait: true,
@@ -143,7 +144,7 @@ fn values_that_cannot_be() {
     assert!(refused(|f| f.resource_class = Some("x".repeat(81))).contains("80 bytes"));
     assert!(refused(|f| f.conductor_group = "Upper".to_owned()).starts_with("conductor_group"));
     assert!(refused(|f| f.instance_uuid = Some("x".to_owned())).contains("not a UUID"));
-    assert!(refused(|f| f.chassis_uuid = Some("x".to_owned())).contains("could not be found"));
+    assert!(refused(|f| f.chassis_uuid = Some("x".to_owned())).contains("is not a UUID"));
     assert!(refused(|f| f.protected_reason = Some("x".to_owned())).contains("protected"));
     assert!(refused(|f| f.retired_reason = Some("x".to_owned())).contains("retired"));
     assert!(refused(|f| f.name = None).starts_with("name"));
@@ -211,6 +212,8 @@ fn the_machine_follows_a_declaration() {
     };
     assert_eq!(change_to(HealthState::Healthy, true), Ok(Some(HealthState::Retiring)));
     assert_eq!(change_to(HealthState::Retiring, true), Ok(None));
+    // Taken back as long as nothing is erased; no monitor does that by accident.
+    assert_eq!(change_to(HealthState::Retiring, false), Ok(Some(HealthState::Uninitialized)));
     assert!(matches!(change_to(HealthState::Retired, false), Err(EditRefusal::Conflict(_))));
     assert!(matches!(change_to(HealthState::Updating, true), Err(EditRefusal::Conflict(_))));
 }
@@ -233,4 +236,69 @@ fn an_inspection_under_way_is_seen() {
         abort_by: None,
     });
     assert_eq!(node.inspection_started(), Some(now()));
+}
+
+#[test]
+fn what_an_allocation_depends_on() {
+    let allocation = Allocation {
+        id: crate::provision::ids::AllocationId(9),
+        name: None,
+        progress: super::super::allocation::Progress::Active(NodeId(7)),
+        resource_class: None,
+        candidates: Vec::new(),
+        traits: Vec::new(),
+        owner: Some("me".to_owned()),
+        extra: Object::new(),
+        created_at: now(),
+        updated_at: None,
+    };
+    let sealed = BTreeMap::new();
+    let around = Around { allocation: Some(&allocation), ..around(&sealed) };
+    let check = |state: State, maintenance: bool, edit: &dyn Fn(&mut Fields)| {
+        let mut node = node(state);
+        node.details.instance_uuid = Some(allocation.id.to_string());
+        node.details.allocation = Some(allocation.id);
+        node.details.owner.clone_from(&allocation.owner);
+        node.maintenance = maintenance.then_some(Maintenance { reason: None, fault: None });
+        let mut fields = Fields::of(&node, None, Some("fake-hardware"));
+        edit(&mut fields);
+        change(&node, &fields, &around).map(|changed| changed.node.details.allocation)
+    };
+    let leave = |fields: &mut Fields| fields.instance_uuid = None;
+    assert_eq!(check(State::Available, false, &leave), Ok(None), "the allocation goes with the workload");
+    assert_eq!(check(State::Active, true, &leave), Ok(None));
+    assert!(matches!(check(State::Active, false, &leave), Err(EditRefusal::Conflict(_))));
+    assert_eq!(check(State::Active, false, &|fields| fields.extra.clear()), Ok(Some(allocation.id)));
+    let sell = |fields: &mut Fields| fields.owner = Some("you".to_owned());
+    assert!(matches!(check(State::Available, false, &sell), Err(EditRefusal::Conflict(_))));
+}
+
+#[test]
+fn what_follows_from_a_change_without_being_asked_for() {
+    let sealed = BTreeMap::new();
+    let after = |node: &Node, edit: &dyn Fn(&mut Fields)| {
+        let mut fields = Fields::of(node, None, Some("fake-hardware"));
+        edit(&mut fields);
+        change(node, &fields, &around(&sealed)).expect("allowed").node
+    };
+    // A reason goes with what it was the reason for.
+    let retired = after(&node(State::Manageable), &|fields| {
+        (fields.retired, fields.retired_reason) = (true, Some("old".to_owned()));
+    });
+    assert_eq!(retired.details.retired_reason.as_deref(), Some("old"));
+    let back = after(&retired, &|fields| fields.retired = false);
+    assert_eq!((back.retire_declared, back.details.retired_reason), (false, None));
+    let protected = after(&node(State::Active), &|fields| {
+        (fields.protected, fields.protected_reason) = (true, Some("mine".to_owned()));
+    });
+    assert_eq!(after(&protected, &|fields| fields.protected = false).protected, None);
+
+    // An instance is called by the name it is shown with, until somebody gives it another.
+    let show = |name: &'static str| {
+        move |fields: &mut Fields| drop(fields.instance_info.insert("display_name".into(), json!(name)))
+    };
+    let shown = after(&node(State::Active), &show("web"));
+    assert_eq!(shown.details.instance_name.as_deref(), Some("web"));
+    let named = after(&shown, &|fields| fields.instance_name = Some("db".to_owned()));
+    assert_eq!(after(&named, &show("cache")).details.instance_name.as_deref(), Some("db"));
 }

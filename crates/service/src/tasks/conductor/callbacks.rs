@@ -24,7 +24,11 @@ pub(super) async fn run(conductor: Arc<Conductor>, mut callbacks: mpsc::Receiver
         tokio::spawn(async move {
             let on = &conductor.on;
             let now = on.clock.now();
-            let called = |facts: &nodes::Facts| engine::heartbeat(&facts.node, &url, now);
+            let called = |facts: &nodes::Facts| {
+                // Where an agent was chosen, its calls come through the provisioning API and nothing else is listened to.
+                let agent = conductor.hardware.has_agent(&facts.node, facts.machine.as_ref());
+                engine::heartbeat(&facts.node, &url, now).filter(|_| !agent)
+            };
             match nodes::notice(&*on.store, &on.keys, &name, called).await {
                 Ok(_) => poll::ask(&conductor, &name).await,
                 // The ramdisk calls again.

@@ -8,6 +8,7 @@ mod callbacks;
 mod in_flight;
 mod lease;
 mod poll;
+mod ramdisk;
 mod steps;
 mod sync;
 mod worker;

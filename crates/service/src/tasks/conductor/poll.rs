@@ -16,7 +16,7 @@ use sabakan_store::repo::nodes;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Conductor, sync};
+use super::{Conductor, ramdisk, sync};
 use crate::{error_chain, limits};
 
 /// Asks for every task in turn until told to stop.
@@ -55,7 +55,9 @@ pub(super) async fn run(conductor: Arc<Conductor>, stop: CancellationToken) {
 fn task_of(node: &Node) -> Option<&str> {
     match &node.wait()?.on {
         WaitOn::Task { id, ended: false } => Some(id),
-        WaitOn::Task { .. } | WaitOn::Heartbeat { .. } | WaitOn::Time(_) | WaitOn::Hold => None,
+        WaitOn::Task { .. } | WaitOn::Heartbeat { .. } | WaitOn::Inventory { .. } | WaitOn::Time(_) | WaitOn::Hold => {
+            None
+        }
     }
 }
 
@@ -95,9 +97,7 @@ pub(super) async fn state_of(
     if !in_band {
         return chosen.connect()?.task(&TaskId(task.to_owned())).await;
     }
-    let contact = node.operation.as_ref().and_then(|operation| operation.ramdisk.as_ref());
-    let url = contact.and_then(|contact| contact.url.clone()).unwrap_or_default();
-    let ramdisk = chosen.driver.ramdisk(&chosen.settings, &url)?;
+    let ramdisk = ramdisk::reach(conductor, node, machine, &chosen).await?;
     match ramdisk.status().await? {
         Some((step, state)) if Some(&step) == node.current_step().map(|step| step.key()).as_ref() => Ok(state),
         // It was started anew since, or never began: what was half done is not done.

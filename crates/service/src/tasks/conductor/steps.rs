@@ -3,28 +3,29 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use sabakan_domain::{
+    mac::Mac,
     machine::Machine,
     provision::{
         boot::{BootDevice, BootRequest},
         builtin,
         engine::{Learned, Outcome},
         hardware::{Aspect, Configuration, Inventory},
+        ids::PortId,
         node::{Node, Object, Operation, Phase, WaitOn, Work},
         power::{PowerState, PowerTarget},
         steps::{Place, Step},
     },
 };
 use sabakan_drivers::{Bmc, DriverError, StepOutcome, TaskState, power};
-use sabakan_store::repo::nodes::{self, Held, WorkError};
+use sabakan_store::repo::nodes::{self, Found, Held, WorkError};
 use serde_json::json;
 
-use super::{Conductor, poll};
+use super::{Conductor, poll, ramdisk};
 use crate::{crypts::erase_record, error_chain, hardware::Chosen, inventory, limits};
 
 /// What a step came to: the outcome to record and, after an inspection, what was found.
-type Ran = (Option<Outcome>, Option<Bytes>);
+type Ran = (Option<Outcome>, Option<Found>);
 
 /// Runs the step that is recorded as begun. Only a lost lease or a store that fails is an error; everything else is an outcome.
 pub(super) async fn run(
@@ -50,7 +51,7 @@ pub(super) async fn run(
         Err(_) => Err(DriverError::Unreachable(format!("the step did not end within {} s", limit.as_secs()))),
     };
     Ok(match ran {
-        Ok((outcome, inventory)) => (Some(outcome), inventory),
+        Ok((outcome, found)) => (Some(outcome), found),
         Err(error) => (Some(Outcome::Failed(error.to_string())), None),
     })
 }
@@ -109,7 +110,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    async fn run(&self) -> Result<(Outcome, Option<Bytes>), DriverError> {
+    async fn run(&self) -> Result<(Outcome, Option<Found>), DriverError> {
         if let Phase::Resumed { task, .. } = &self.operation.phase {
             return Ok((self.resume(task.as_deref()).await?, None));
         }
@@ -117,8 +118,7 @@ impl At<'_> {
             Place::Engine => self.run_own().await,
             Place::OutOfBand => Ok((after(self.bmc.run_step(self.step).await?, &self.step.key()), None)),
             Place::InBand => {
-                let contact = self.operation.ramdisk.as_ref().and_then(|contact| contact.url.clone());
-                let ramdisk = self.chosen.driver.ramdisk(&self.chosen.settings, &contact.unwrap_or_default())?;
+                let ramdisk = ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?;
                 ramdisk.start(&self.step.key(), &self.step.args).await?;
                 let on = WaitOn::Task { id: format!("ramdisk:{}", self.step.key()), ended: false };
                 Ok((Outcome::Wait(on, format!("the ramdisk runs {}", self.step.key())), None))
@@ -128,7 +128,7 @@ impl At<'_> {
 
     /// Looks at what came of a step that was waited for.
     async fn resume(&self, task: Option<&str>) -> Result<Outcome, DriverError> {
-        let Some(task) = task else { return Ok(done("")) };
+        let Some(task) = task else { return self.after_call().await };
         match poll::state_of(self.conductor, self.node, self.machine, task).await? {
             TaskState::Running(text) => {
                 let on = WaitOn::Task { id: task.to_owned(), ended: false };
@@ -140,8 +140,21 @@ impl At<'_> {
         }
     }
 
+    /// The ramdisk called, or a pause is over. A ramdisk that has just booted is asked what it offers.
+    async fn after_call(&self) -> Result<Outcome, DriverError> {
+        let booted = builtin::is(self.step, builtin::BOOT_RAMDISK) || builtin::is(self.step, builtin::DEPLOY);
+        let agent = self.conductor.hardware.has_agent(self.node, self.machine);
+        if !booted || !agent || ramdisk::flow_of(self.operation.work).is_none() {
+            return Ok(done(""));
+        }
+        let ramdisk = ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?;
+        let offer = ramdisk.offer().await?;
+        let note = offer.as_ref().map(|offer| format!("the ramdisk offers {} steps", offer.steps.len()));
+        Ok(Outcome::Done(Learned { note: note.unwrap_or_default(), offer, ..Learned::default() }))
+    }
+
     /// Steps of this program.
-    async fn run_own(&self) -> Result<(Outcome, Option<Bytes>), DriverError> {
+    async fn run_own(&self) -> Result<(Outcome, Option<Found>), DriverError> {
         let own = |spec| builtin::is(self.step, spec);
         let outcome = if own(builtin::VERIFY) {
             let power = self.bmc.power().await?;
@@ -149,7 +162,8 @@ impl At<'_> {
         } else if own(builtin::INSPECT) {
             let found = self.bmc.inspect().await?;
             let learned = Learned { inspected: Some(properties(&found)), ..Learned::default() };
-            return Ok((Outcome::Done(learned), Some(inventory::encode(&found))));
+            let found = Found { inventory: inventory::encode(&found), addresses: addresses(&found) };
+            return Ok((Outcome::Done(learned), Some(found)));
         } else if own(builtin::RECORD) {
             self.record().await?
         } else if own(builtin::RESTORE) {
@@ -173,7 +187,8 @@ impl At<'_> {
     /// Steps that change power and boot settings.
     async fn run_power(&self) -> Result<Outcome, DriverError> {
         let own = |spec| builtin::is(self.step, spec);
-        let ramdisk = !self.chosen.driver.ramdisk_steps().is_empty();
+        let offered = self.conductor.hardware.offered(self.node, self.machine);
+        let ramdisk = offered.is_ok_and(|offered| !offered.ramdisk.is_empty());
         if own(builtin::POWER_ON) {
             return self.power(PowerTarget::On).await;
         }
@@ -184,10 +199,17 @@ impl At<'_> {
             return self.power(PowerTarget::Reboot).await;
         }
         if own(builtin::END_RAMDISK) {
+            self.write_out().await;
             return self.power(PowerTarget::Off).await;
         }
         if own(builtin::CLEAR_BOOT) {
             return self.boot_from(BootDevice::Disk, true).await.map(|()| done(""));
+        }
+        if own(builtin::INSPECT_IN_BAND) {
+            self.boot_from_network(false).await?;
+            self.power(PowerTarget::Reboot).await?;
+            let reason = "the ramdisk boots and has not told yet what it finds".to_owned();
+            return Ok(Outcome::Wait(WaitOn::Inventory { arrived: false }, reason));
         }
         if own(builtin::BOOT_RAMDISK) || (own(builtin::DEPLOY) && ramdisk) {
             self.boot_from_network(false).await?;
@@ -208,6 +230,21 @@ impl At<'_> {
             return self.power(PowerTarget::On).await;
         }
         Ok(Outcome::Failed(format!("this server does not know the step {}", self.step.key())))
+    }
+
+    /// What was written to the disks shall be there when the power is gone. A ramdisk that does not answer is switched off all the
+    /// same: there is nobody else to ask.
+    async fn write_out(&self) {
+        let wrote = self.operation.work == Work::Deploy;
+        let heard = self.operation.ramdisk.as_ref().is_some_and(|contact| contact.url.is_some());
+        if !wrote || !heard || !self.conductor.hardware.has_agent(self.node, self.machine) {
+            return;
+        }
+        let written =
+            async { ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?.sync().await };
+        if let Err(error) = written.await {
+            tracing::warn!(serial = %self.node.name, %error, "the ramdisk was not asked to write out its disks");
+        }
     }
 
     async fn power(&self, target: PowerTarget) -> Result<Outcome, DriverError> {
@@ -324,6 +361,12 @@ fn after(outcome: StepOutcome, what: &str) -> Outcome {
             Outcome::Wait(WaitOn::Task { id: task.0, ended: false }, format!("the BMC works on {what}"))
         }
     }
+}
+
+/// Addresses to make ports for. What a controller calls an address and is none is passed over.
+fn addresses(found: &Inventory) -> Vec<(PortId, Mac)> {
+    let addresses = found.interfaces.iter().filter_map(|interface| interface.mac.parse().ok());
+    addresses.map(|address| (PortId(uuid::Uuid::new_v4().as_u128()), address)).collect()
 }
 
 /// What an inventory says about a node, in the words of the provisioning API.

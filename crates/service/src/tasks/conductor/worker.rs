@@ -105,8 +105,8 @@ async fn go_on(
         let snapshot = on.view.latest_known();
         let machine = snapshot.find_machine(held.name.as_str()).cloned();
         let offered = conductor.hardware.offered(&node, machine.as_deref());
-        let offered = offered.unwrap_or(Offered { out_of_band: &[], ramdisk: &[] });
-        let (outcome, inventory) = match next {
+        let offered = offered.unwrap_or(Offered { out_of_band: &[], ramdisk: &[], inspects_in_band: false });
+        let (outcome, found) = match next {
             // Whoever slept over the end of its lease must not wake up with a command in its hand.
             First::Run if lease.has_ended() => return Err(WorkError::Lost),
             First::Run => steps::run(conductor, held, &node, machine.as_deref()).await?,
@@ -127,7 +127,7 @@ async fn go_on(
             (changed, grip)
         };
         let by = conductor.by();
-        let (written, grip) = nodes::write(&*on.store, &on.keys, held, &by, inventory.as_ref(), decide).await?;
+        let (written, grip) = nodes::write(&*on.store, &on.keys, held, &by, found.as_ref(), decide).await?;
         if grip == Grip::Release {
             return Ok(());
         }

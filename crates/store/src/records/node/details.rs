@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sabakan_domain::provision::{
     details::Details,
+    ids::{NodeId, NotUuid},
     interfaces::Slot,
-    node::{NodeId, Object},
+    node::Object,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,11 @@ pub(super) struct DetailsRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     instance_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    allocation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chassis: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     network_data: Object,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +64,9 @@ impl From<Details> for DetailsRecord {
             description,
             instance_uuid,
             instance_name,
+            allocation,
             parent,
+            chassis,
             network_data,
             retired_reason,
             interfaces,
@@ -75,7 +82,9 @@ impl From<Details> for DetailsRecord {
             description,
             instance_uuid,
             instance_name,
+            allocation: allocation.map(|id| id.to_string()),
             parent: parent.map(|id| id.to_string()),
+            chassis: chassis.map(|id| id.to_string()),
             network_data,
             retired_reason,
             interfaces: interfaces.into_iter().map(|(slot, name)| (slot.as_str().to_owned(), name)).collect(),
@@ -98,7 +107,9 @@ impl TryFrom<DetailsRecord> for Details {
             description,
             instance_uuid,
             instance_name,
+            allocation,
             parent,
+            chassis,
             network_data,
             retired_reason,
             interfaces,
@@ -107,6 +118,8 @@ impl TryFrom<DetailsRecord> for Details {
             edited_at,
         } = record;
         let parent = parent.map(|text| text.parse::<NodeId>().map_err(|error| error.to_string())).transpose()?;
+        let allocation = allocation.map(|text| text.parse().map_err(|error: NotUuid| error.to_string())).transpose()?;
+        let chassis = chassis.map(|text| text.parse().map_err(|error: NotUuid| error.to_string())).transpose()?;
         let interfaces = interfaces.into_iter().map(|(slot, name)| Ok((slot.parse::<Slot>()?, name)));
         Ok(Details {
             resource_class,
@@ -116,7 +129,9 @@ impl TryFrom<DetailsRecord> for Details {
             description,
             instance_uuid,
             instance_name,
+            allocation,
             parent,
+            chassis,
             network_data,
             retired_reason,
             interfaces: interfaces.collect::<Result<_, String>>()?,

@@ -10,6 +10,8 @@ use jiff::Timestamp;
 use sabakan_domain::{
     lifecycle::HealthState,
     provision::{
+        boot::BootMode,
+        control::Controls,
         hardware::HardwareHealth,
         node::{Fault, HeldReport, Maintenance, Node, NodeId, Object, Power, PowerAction, Row, Severity, Silent},
         power::{PowerState, PowerTarget},
@@ -51,6 +53,8 @@ pub struct NodeRecord {
     operation: Option<OperationRecord>,
     #[serde(default)]
     power: PowerRecord,
+    #[serde(default, skip_serializing_if = "ControlsRecord::is_default")]
+    controls: ControlsRecord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +92,14 @@ struct PowerRecord {
     action: Option<PowerActionRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     silent: Option<SilentRecord>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct ControlsRecord {
+    console_enabled: bool,
+    boot_mode: Option<String>,
+    secure_boot: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -180,6 +192,7 @@ impl From<&Node> for NodeRecord {
             since,
             operation,
             power,
+            controls,
             last_error,
             maintenance,
             protected,
@@ -210,6 +223,7 @@ impl From<&Node> for NodeRecord {
             since,
             operation: operation.map(OperationRecord::from),
             power: power.into(),
+            controls: controls.into(),
             last_error,
             maintenance: maintenance.map(|Maintenance { reason, fault }| MaintenanceRecord {
                 reason,
@@ -250,6 +264,7 @@ impl TryFrom<NodeRecord> for Node {
             since,
             operation,
             power,
+            controls,
             last_error,
             maintenance,
             protected,
@@ -280,6 +295,7 @@ impl TryFrom<NodeRecord> for Node {
             since,
             operation: operation.map(TryInto::try_into).transpose()?,
             power: power.try_into()?,
+            controls: controls.try_into()?,
             last_error,
             maintenance: maintenance.map(TryInto::try_into).transpose()?,
             protected,
@@ -332,6 +348,29 @@ impl TryFrom<PowerRecord> for Power {
             action: action.transpose()?,
             silent: silent.map(|SilentRecord { since, reason, times }| Silent { since, reason, times }),
         })
+    }
+}
+
+impl ControlsRecord {
+    fn is_default(&self) -> bool {
+        *self == ControlsRecord::default()
+    }
+}
+
+impl From<Controls> for ControlsRecord {
+    fn from(controls: Controls) -> ControlsRecord {
+        let Controls { console_enabled, boot_mode, secure_boot } = controls;
+        ControlsRecord { console_enabled, boot_mode: boot_mode.map(|mode| mode.as_str().to_owned()), secure_boot }
+    }
+}
+
+impl TryFrom<ControlsRecord> for Controls {
+    type Error = String;
+
+    fn try_from(record: ControlsRecord) -> Result<Controls, String> {
+        let ControlsRecord { console_enabled, boot_mode, secure_boot } = record;
+        let mode = |word: String| one_of("boot mode", BootMode::ALL, BootMode::as_str, &word);
+        Ok(Controls { console_enabled, boot_mode: boot_mode.map(mode).transpose()?, secure_boot })
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sabakan_domain::provision::{
     boot::{BootDevice, BootMode},
     hardware::{Aspect, Configuration, Volume},
-    node::{Operation, Phase, RamdiskContact, Wait, WaitOn, Work},
+    node::{Object, Operation, Phase, RamdiskContact, Wait, WaitOn, Work},
     steps::{Args, Interface, Place, Step},
 };
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,7 @@ enum PhaseRecord {
 #[serde(rename_all = "snake_case")]
 enum WaitOnRecord {
     Heartbeat { called: bool },
+    Inventory { arrived: bool },
     Task { id: String, ended: bool },
     Time(Timestamp),
     Hold,
@@ -81,6 +82,14 @@ enum WaitOnRecord {
 struct RamdiskRecord {
     url: Option<String>,
     heard_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verify_ca: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    managers: Object,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,7 +133,7 @@ impl From<Operation> for OperationRecord {
             phase: phase.into(),
             deadline,
             before: before.map(ConfigurationRecord::from),
-            ramdisk: ramdisk.map(|RamdiskContact { url, heard_at }| RamdiskRecord { url, heard_at }),
+            ramdisk: ramdisk.map(RamdiskRecord::from),
             abort_by,
         }
     }
@@ -146,9 +155,23 @@ impl TryFrom<OperationRecord> for Operation {
             phase: phase.into(),
             deadline,
             before: before.map(TryInto::try_into).transpose()?,
-            ramdisk: ramdisk.map(|RamdiskRecord { url, heard_at }| RamdiskContact { url, heard_at }),
+            ramdisk: ramdisk.map(RamdiskContact::from),
             abort_by,
         })
+    }
+}
+
+impl From<RamdiskContact> for RamdiskRecord {
+    fn from(contact: RamdiskContact) -> RamdiskRecord {
+        let RamdiskContact { url, heard_at, token, version, verify_ca, managers } = contact;
+        RamdiskRecord { url, heard_at, token, version, verify_ca, managers }
+    }
+}
+
+impl From<RamdiskRecord> for RamdiskContact {
+    fn from(record: RamdiskRecord) -> RamdiskContact {
+        let RamdiskRecord { url, heard_at, token, version, verify_ca, managers } = record;
+        RamdiskContact { url, heard_at, token, version, verify_ca, managers }
     }
 }
 
@@ -196,6 +219,7 @@ impl From<Phase> for PhaseRecord {
             Phase::Waiting(Wait { on, reason, since }) => {
                 let on = match on {
                     WaitOn::Heartbeat { called } => WaitOnRecord::Heartbeat { called },
+                    WaitOn::Inventory { arrived } => WaitOnRecord::Inventory { arrived },
                     WaitOn::Task { id, ended } => WaitOnRecord::Task { id, ended },
                     WaitOn::Time(at) => WaitOnRecord::Time(at),
                     WaitOn::Hold => WaitOnRecord::Hold,
@@ -215,6 +239,7 @@ impl From<PhaseRecord> for Phase {
             PhaseRecord::Waiting { on, reason, since } => {
                 let on = match on {
                     WaitOnRecord::Heartbeat { called } => WaitOn::Heartbeat { called },
+                    WaitOnRecord::Inventory { arrived } => WaitOn::Inventory { arrived },
                     WaitOnRecord::Task { id, ended } => WaitOn::Task { id, ended },
                     WaitOnRecord::Time(at) => WaitOn::Time(at),
                     WaitOnRecord::Hold => WaitOn::Hold,

@@ -39,6 +39,7 @@ fn busy() -> Node {
     node.maintenance = Some(Maintenance { reason: Some("why".into()), fault: Some(Fault::Clean) });
     node.held_report = Some(HeldReport { state: HealthState::Unhealthy, at: time(), by: "monitor".into() });
     node.power.state = Some(PowerState::Off);
+    node.controls = Controls { console_enabled: true, boot_mode: Some(BootMode::Uefi), secure_boot: Some(false) };
     node.power.silent = Some(Silent { since: time(), reason: "no answer".into(), times: 2 });
     node.power.action = Some(PowerAction {
         target: PowerTarget::SoftOff,
@@ -73,7 +74,14 @@ fn busy() -> Node {
             bios: Some(BTreeMap::from([("a".into(), "b".into())])),
             ..Configuration::default()
         }),
-        ramdisk: Some(RamdiskContact { url: Some("http://r".into()), heard_at: Some(time()) }),
+        ramdisk: Some(RamdiskContact {
+            url: Some("http://r".into()),
+            heard_at: Some(time()),
+            token: Some("sealed".into()),
+            version: Some("13.0.0".into()),
+            verify_ca: Some("PEM".into()),
+            managers: BTreeMap::from([("generic".into(), json!("1.2"))]),
+        }),
         abort_by: Some("me".into()),
     });
     node
@@ -92,6 +100,7 @@ fn a_node_is_read_as_it_was_written() {
         Phase::Resumed { attempt: 1, task: Some("t".into()) },
         Phase::Waiting(Wait { on: WaitOn::Heartbeat { called: true }, reason: String::new(), since: time() }),
         Phase::Waiting(Wait { on: WaitOn::Time(time()), reason: String::new(), since: time() }),
+        Phase::Waiting(Wait { on: WaitOn::Inventory { arrived: true }, reason: String::new(), since: time() }),
         Phase::Waiting(Wait { on: WaitOn::Hold, reason: String::new(), since: time() }),
     ];
     for phase in phases {

@@ -6,18 +6,19 @@ use std::collections::BTreeMap;
 use sabakan_domain::{
     provision::{
         engine::Changed,
+        ids::ChassisId,
         node::{Node, NodeId},
     },
     words::Serial,
 };
 
-use super::{Facts, act, history, inventory, put, read};
+use super::{Facts, act, history, instance, inventory, put, read};
 use crate::{
     Compare, KeyValue, Op, Range, Store, StoreError, Txn, TxnOutcome,
     keys::Keys,
     limits,
     records::{self, NodeRecord, RowRecord},
-    repo::{ChangeError, audit::By, change, pause_after},
+    repo::{ChangeError, audit::By, change, chassis, pause_after, ports},
 };
 
 /// Why a node is not made or renamed.
@@ -29,6 +30,12 @@ pub enum Taken<R: std::error::Error + 'static> {
     /// A node has the UUID.
     #[error("a node with UUID {0} already exists")]
     Uuid(NodeId),
+    /// A node has the workload.
+    #[error("instance {0} is on node {1} already")]
+    Instance(String, Serial),
+    /// It names a chassis that is not there.
+    #[error("Chassis {0} could not be found.")]
+    NoChassis(ChassisId),
     /// A rule forbids it.
     #[error(transparent)]
     Refused(R),
@@ -50,6 +57,7 @@ pub async fn create(
             _ => return Err(ChangeError::Refused(Taken::Name(node.name.clone()))),
         }
         let mut txn = Txn { when: claims.into_iter().map(Compare::Missing).collect(), then: vec![] };
+        follow(store, keys, &mut txn, None, node).await?;
         put(&mut txn, keys, node.clone(), &[]);
         txn.then.push(claim(keys, node));
         by.log(&mut txn, keys, act(&node.name, "create", format!("uuid {}", node.id)));
@@ -69,11 +77,13 @@ pub async fn edit<R: std::error::Error + 'static>(
 ) -> Result<Node, ChangeError<Taken<R>>> {
     let plan = || async {
         let read = read(store, keys, name).await?.ok_or(ChangeError::NotFound)?;
+        let read = read.with_allocation(store, keys).await?;
         let decided = decide(&read.facts).map_err(|refusal| ChangeError::Refused(Taken::Refused(refusal)))?;
         let Some(changed) = decided else { return Ok((Txn::default(), read.facts.node)) };
         let mut txn = Txn { when: read.compares.clone(), then: vec![] };
         let mut node = changed.node;
         let mut detail = String::new();
+        follow(store, keys, &mut txn, Some(&read.facts.node), &node).await?;
         if node.name != *name {
             detail = format!("{name} -> {}", node.name);
             move_to(store, keys, &mut txn, name, &mut node).await?;
@@ -84,6 +94,24 @@ pub async fn edit<R: std::error::Error + 'static>(
         Ok((txn, node))
     };
     change(store, plan).await
+}
+
+/// Claims the workload of a node, or says who has it; puts the node into its chassis, or says that it is not there.
+async fn follow<R: std::error::Error + 'static>(
+    store: &dyn Store,
+    keys: &Keys,
+    txn: &mut Txn,
+    before: Option<&Node>,
+    after: &Node,
+) -> Result<(), ChangeError<Taken<R>>> {
+    if let Some(missing) = chassis::follow(store, keys, txn, before, Some(after)).await? {
+        return Err(ChangeError::Refused(Taken::NoChassis(missing)));
+    }
+    let instance = || after.details.instance_uuid.clone().unwrap_or_default();
+    match instance::follow(store, keys, txn, before, Some(after)).await? {
+        None => Ok(()),
+        Some(other) => Err(ChangeError::Refused(Taken::Instance(instance(), other))),
+    }
 }
 
 /// Takes everything kept under the old name along. Of the history the last rows: one transaction has to hold them all.
@@ -127,6 +155,9 @@ pub async fn remove<R: std::error::Error + 'static>(
         let read = read(store, keys, name).await?.ok_or(ChangeError::NotFound)?;
         decide(&read.facts).map_err(ChangeError::Refused)?;
         let mut txn = Txn { when: read.compares.clone(), then: vec![] };
+        instance::leave(store, keys, &mut txn, &read.facts.node, None).await?;
+        let _left = chassis::follow(store, keys, &mut txn, Some(&read.facts.node), None).await?;
+        ports::forget(store, keys, &mut txn, read.facts.node.id).await?;
         txn.then.push(Op::Delete(keys.node(name)));
         txn.then.push(Op::Delete(keys.node_id(read.facts.node.id)));
         txn.then.push(Op::Delete(keys.inventory(name)));

@@ -219,3 +219,21 @@ fn a_search_stops_when_nobody_wants_it() {
         assert!(snapshot.search_while(&query, snapshot.plan(&query), || true).is_some());
     }
 }
+
+#[test]
+fn a_node_nobody_described_is_found_by_its_identifier_while_its_machine_is_there() {
+    let mut snapshot = Snapshot::default();
+    let id = |serial: u8| implied_id(&format!("s{serial}").parse().expect("serial"));
+    let found =
+        |snapshot: &Snapshot, serial| snapshot.find_node_by_id(id(serial)).map(|node| node.name.as_str().to_owned());
+    for serial in [1, 2, 3] {
+        snapshot.put_machine(machine(serial, 0, 0, 0, 0));
+    }
+    snapshot.put_machine(machine(2, 1, 1, 1, 1));
+    assert_eq!((found(&snapshot, 2).as_deref(), found(&snapshot, 9)), (Some("s2"), None));
+    snapshot.remove_machine("s2");
+    assert_eq!((found(&snapshot, 2), found(&snapshot, 3).as_deref()), (None, Some("s3")));
+    // Its slot goes to another machine, its identifier does not.
+    snapshot.put_machine(machine(4, 0, 0, 0, 0));
+    assert_eq!((found(&snapshot, 2), found(&snapshot, 4).as_deref()), (None, Some("s4")));
+}

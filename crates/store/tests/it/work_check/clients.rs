@@ -103,6 +103,7 @@ const fn spec(interface: Interface, name: &'static str, place: Place, priority: 
 const OFFERED: Offered<'static> = Offered {
     out_of_band: &[StepSpec { abortable: true, ..spec(Interface::Raid, "erase", Place::OutOfBand, 50) }],
     ramdisk: &[StepSpec { idempotent: true, ..spec(Interface::Deploy, "wipe", Place::InBand, 99) }],
+    inspects_in_band: false,
 };
 
 const WORKER: &str = "worker";

@@ -2,7 +2,7 @@
 //! looked at no further. They share the machine with the server, so whatever they spend the figures would lack.
 
 use std::{
-    io::{BufRead, BufReader, Write as _},
+    io::{BufRead, BufReader, Read as _, Write as _},
     net::TcpStream,
     sync::Barrier,
     thread,
@@ -33,32 +33,49 @@ impl Connection {
 
     /// Sends a request and reads the answer to its end.
     pub fn ask(&mut self, request: &[u8]) -> anyhow::Result<Outcome> {
+        let head = self.head(request)?;
+        match head.length {
+            Length::Chunked => self.skip_chunks()?,
+            Length::Known(length) => self.skip(length)?,
+        }
+        Ok(head.outcome)
+    }
+
+    /// The same, and keeps the answer.
+    pub fn fetch(&mut self, request: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let head = self.head(request)?;
+        ensure!(head.outcome == Outcome::Answered, "the server could not answer");
+        let Length::Known(length) = head.length else { bail!("an answer whose length is not known") };
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    fn head(&mut self, request: &[u8]) -> anyhow::Result<Head> {
         self.stream.get_mut().write_all(request)?;
         let status = self.line()?.to_owned();
-        let outcome = match status.split(' ').nth(1) {
-            Some("200") => Outcome::Answered,
+        let code = status.split(' ').nth(1);
+        let outcome = match code {
+            Some("200" | "201" | "204") => Outcome::Answered,
             // What a server says whose store does not keep up. That is a result, not the end of the measurement.
             Some("503" | "504") => Outcome::Unavailable,
             _ => bail!("{status}: {}", String::from_utf8_lossy(self.stream.fill_buf()?)),
         };
-        let (mut length, mut chunked) = (None, false);
+        let mut length = (code == Some("204")).then_some(Length::Known(0));
         loop {
             let line = self.line()?.to_ascii_lowercase();
             if line.is_empty() {
                 break;
             }
             if let Some(value) = line.strip_prefix("content-length:") {
-                length = Some(value.trim().parse()?);
+                length = Some(Length::Known(value.trim().parse()?));
             }
-            chunked |= line.strip_prefix("transfer-encoding:").is_some_and(|value| value.trim() == "chunked");
-        }
-        if chunked {
-            self.skip_chunks()?;
-            return Ok(outcome);
+            if line.strip_prefix("transfer-encoding:").is_some_and(|value| value.trim() == "chunked") {
+                length = Some(Length::Chunked);
+            }
         }
         let length = length.context("an answer without a length on a connection that stays open")?;
-        self.skip(length)?;
-        Ok(outcome)
+        Ok(Head { outcome, length })
     }
 
     fn skip_chunks(&mut self) -> anyhow::Result<()> {
@@ -90,6 +107,18 @@ impl Connection {
         let line = self.line.strip_suffix(b"\r\n").context("the connection ended within a line")?;
         Ok(std::str::from_utf8(line)?)
     }
+}
+
+/// What comes before the body of an answer.
+struct Head {
+    outcome: Outcome,
+    length: Length,
+}
+
+/// How long a body is.
+enum Length {
+    Known(usize),
+    Chunked,
 }
 
 /// How a request ended.

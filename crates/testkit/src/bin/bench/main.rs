@@ -1,6 +1,6 @@
-//! The benchmarks of the product, as a table: `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision]`. Programs,
-//! not timed tests: the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same
-//! disk did in the same minute.
+//! The benchmarks of the product, as a table: `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision] [ironic]`.
+//! Programs, not timed tests: the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the
+//! same disk did in the same minute.
 //!
 //! Exits with an error when something could not be measured. A missed target is marked in the table and is no error: whether the
 //! machine or the program is to blame is for people to judge.
@@ -9,6 +9,7 @@ mod backend;
 mod changes;
 mod client;
 mod fleet;
+mod ironic;
 mod machine;
 mod provision;
 mod scrape;
@@ -20,7 +21,7 @@ use anyhow::bail;
 use table::Row;
 
 /// The benchmarks, in the order they run.
-const NAMES: [&str; 6] = ["store", "changes", "fleet", "scrape", "search", "provision"];
+const NAMES: [&str; 7] = ["store", "changes", "fleet", "scrape", "search", "provision", "ironic"];
 
 fn main() -> anyhow::Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +44,9 @@ fn main() -> anyhow::Result<()> {
     }
     if chosen("provision") {
         rows.extend(provision::run()?);
+    }
+    if chosen("ironic") {
+        rows.extend(ironic::run()?);
     }
     let tables = if chosen("search") { search::run()? } else { Vec::new() };
     println!("{}", machine::description()?);

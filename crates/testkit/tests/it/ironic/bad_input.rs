@@ -36,7 +36,7 @@ fn bad_requests_change_nothing() {
     let large = json!({ "driver": "fake-hardware", "extra": { "x": "x".repeat(10 << 20) } }).to_string();
     check("POST", "/v1/nodes", &large, 413, "larger than");
     let provision = "/v1/nodes/n1/states/provision";
-    check("PUT", provision, &json!({ "target": "provide" }).to_string(), 400, "accepted: manage");
+    check("PUT", provision, &json!({ "target": "provide" }).to_string(), 400, "Accepted: manage");
     check("PUT", provision, &json!({ "target": "fly" }).to_string(), 400, "can not be performed");
     check("PUT", provision, "{}", 400, "Missing mandatory parameter: target");
     check("PUT", "/v1/nodes/n1/states/power", &json!({ "target": "up" }).to_string(), 400, "power target");
@@ -47,6 +47,15 @@ fn bad_requests_change_nothing() {
     check("PATCH", "/v1/nodes/n1", &patch(json!({ "op": "add", "path": "/uuid", "value": "x" })), 400, "Cannot patch");
     let other = patch(json!({ "op": "add", "path": "/power_interface", "value": "ipmitool" }));
     check("PATCH", "/v1/nodes/n1", &other, 400, "not known to driver");
+    // Each operation is harmless alone. Together they would make a record that nobody can read any more.
+    let nested = (0..20).fold(json!({}), |inner, _| json!({ "a": inner }));
+    let deeper = json!([
+        { "op": "add", "path": "/extra/a", "value": nested },
+        { "op": "add", "path": format!("/extra{}", "/a".repeat(21)), "value": nested },
+    ]);
+    check("PATCH", "/v1/nodes/n1", &deeper.to_string(), 400, "levels deep");
+    check("POST", "/v1/continue_inspection", &format!("[{}0]", "[],".repeat(200_000)), 400, "values");
+    check("GET", "/v1/nodes/%ff", "", 400, "");
     check("GET", "/v1/nodes?limit=0", "", 400, "Limit must be positive");
     check("GET", "/v1/nodes?nosuch=1", "", 400, "Unexpected arguments: nosuch");
     check("PUT", "/v1/nodes/n1/traits/lower", "", 400, "no trait");

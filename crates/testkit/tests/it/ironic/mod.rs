@@ -1,8 +1,14 @@
 //! The provisioning API, as its clients use it: over HTTP, with simulated machines behind it.
 
 mod access;
+mod agent;
+mod allocations;
 mod bad_input;
+mod clients;
 mod nodes;
+mod ours;
+mod ports;
+mod recipes;
 mod replay;
 
 use sabakan_testkit::{

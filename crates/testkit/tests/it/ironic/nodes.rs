@@ -142,7 +142,11 @@ fn a_registered_machine_has_a_node_under_its_serial() {
     assert_eq!(rack.server.client().get_state("s1").expect("a state"), "retiring");
     let nodes = api.get("/v1/nodes?retired=true");
     assert_eq!(nodes["nodes"][0]["name"], json!("s1"));
-    api.ask("PATCH", "/v1/nodes/s1", &json!([{ "op": "add", "path": "/retired", "value": false }]), 409);
+    // Taken back by name; its machine has to be prepared again.
+    let back = json!([{ "op": "add", "path": "/retired", "value": false }]);
+    assert_eq!(api.ask("PATCH", "/v1/nodes/s1", &back, 200).json()["retired"], false);
+    assert_eq!(api.get("/v1/nodes?retired=true")["nodes"].as_array().map(Vec::len), Some(0));
+    api.ask("PATCH", "/v1/nodes/s1", &json!([{ "op": "add", "path": "/retired", "value": true }]), 200);
     let status = api.get("/v1/nodes/s1/sabakan");
     assert_eq!((status["machine_state"].as_str(), status["accepted"][0].as_str()), (Some("retiring"), Some("manage")));
 }
