@@ -28,6 +28,11 @@ const GENERATED: &[Generated] = &[
     Generated { path: "docs/reference/errors.md", binary: "sabakan", arguments: &["reference", "errors"] },
     Generated { path: "docs/reference/lifecycle.md", binary: "sabakan", arguments: &["reference", "lifecycle"] },
     Generated { path: "docs/reference/provisioning.md", binary: "sabakan", arguments: &["reference", "provisioning"] },
+    Generated {
+        path: "docs/reference/cluster-template.md",
+        binary: "sabakan",
+        arguments: &["reference", "cluster-template"],
+    },
     Generated { path: "docs/reference/metrics.md", binary: "sabakan", arguments: &["reference", "metrics"] },
     Generated { path: "docs/reference/schema.graphql", binary: "sabakan", arguments: &["reference", "graphql"] },
     Generated { path: "docs/reference/sabactl.md", binary: "sabactl", arguments: &["reference"] },

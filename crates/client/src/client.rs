@@ -153,12 +153,7 @@ impl Client {
     /// Sends a body and gives back the answer's.
     pub(crate) fn exchange_json(&self, method: &str, path: &str, body: &impl Serialize) -> Result<Vec<u8>, Error> {
         let body = serde_json::to_vec(body).map_err(|error| self.unexpected(path, &error))?;
-        let mut request =
-            self.request(method, &self.target(path, &[])?).header(header::CONTENT_TYPE, "application/json");
-        if body.len() >= limits::EXPECT_CONTINUE_BYTES_MIN {
-            request = request.header(header::EXPECT, "100-continue");
-        }
-        self.success(request, &body[..], limits::ANSWER_BYTES_MAX)
+        self.exchange_bytes(method, path, &[], "application/json", &body)
     }
 
     /// Puts bytes as they are.
@@ -169,8 +164,23 @@ impl Client {
         content_type: &str,
         body: &[u8],
     ) -> Result<(), Error> {
-        let request = self.request("PUT", &self.target(path, query)?).header(header::CONTENT_TYPE, content_type);
-        self.success(request, body, limits::ANSWER_BYTES_MAX).map(drop)
+        self.exchange_bytes("PUT", path, query, content_type, body).map(drop)
+    }
+
+    /// Sends bytes as they are and gives back the answer's.
+    pub(crate) fn exchange_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        query: &[(String, String)],
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let mut request = self.request(method, &self.target(path, query)?).header(header::CONTENT_TYPE, content_type);
+        if body.len() >= limits::EXPECT_CONTINUE_BYTES_MIN {
+            request = request.header(header::EXPECT, "100-continue");
+        }
+        self.success(request, body, limits::ANSWER_BYTES_MAX)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Vec<u8>, Error> {

@@ -181,17 +181,24 @@ struct LenientError {
     /// A kind we do not know must not cost us the text.
     #[serde(default)]
     kind: serde_json::Value,
+    #[serde(default)]
+    problems: serde_json::Value,
 }
 
 impl ApiBody {
     fn new(status: u16, body: &[u8]) -> ApiBody {
         if let Some(error) = nodes::fault_text(body) {
-            return ApiBody::Json(ErrorJson { error, request_id: String::new(), status, kind: None });
+            let problems = Vec::new();
+            return ApiBody::Json(ErrorJson { error, request_id: String::new(), status, kind: None, problems });
         }
         match serde_json::from_slice::<LenientError>(body) {
-            Ok(LenientError { error, request_id, kind }) => {
-                ApiBody::Json(ErrorJson { error, request_id, status, kind: serde_json::from_value(kind).ok() })
-            }
+            Ok(LenientError { error, request_id, kind, problems }) => ApiBody::Json(ErrorJson {
+                error,
+                request_id,
+                status,
+                kind: serde_json::from_value(kind).ok(),
+                problems: serde_json::from_value(problems).unwrap_or_default(),
+            }),
             Err(_) => ApiBody::Text(foreign_text(&String::from_utf8_lossy(body))),
         }
     }

@@ -7,6 +7,7 @@
 
 mod base;
 mod client;
+mod cluster;
 mod config;
 mod connect;
 mod crypts;
@@ -25,6 +26,7 @@ mod trust;
 mod fake;
 
 pub use client::{BearerToken, Client, ClientOptions};
+pub use cluster::{DocumentFormat, Sent};
 pub use error::{ApiBody, Error, TlsProblem};
 pub use events::{FeedEnd, FeedPosition};
 pub use nodes::{Change, HistoryRow, NodeFilter, NodeJson, NodesClient, Order, StepJson};

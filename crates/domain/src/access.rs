@@ -76,6 +76,8 @@ pub enum Deed {
     ForceState,
     /// Make, describe and forget nodes, and ask verbs and power changes of them.
     ChangeNodes,
+    /// Change the template, the constraints or the configuration of the Kubernetes cluster.
+    ChangeCluster,
     /// Fetch a disk key.
     ReadKey,
     /// Store a disk key.
@@ -149,7 +151,7 @@ impl TokenRole {
             Deed::ReadRegistry => true,
             Deed::ReadAudit => matches!(self, Admin | Operator | Read),
             Deed::ReadKey | Deed::PutKey => matches!(self, Admin | Operator | Machine),
-            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::DeleteKeys => {
+            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::ChangeCluster | Deed::DeleteKeys => {
                 matches!(self, Admin | Operator)
             }
             Deed::ManageTokens => matches!(self, Admin),
@@ -159,11 +161,12 @@ impl TokenRole {
 
 impl Deed {
     /// Every deed.
-    pub const ALL: [Deed; 9] = [
+    pub const ALL: [Deed; 10] = [
         Deed::ReadRegistry,
         Deed::ChangeRegistry,
         Deed::ForceState,
         Deed::ChangeNodes,
+        Deed::ChangeCluster,
         Deed::ReadKey,
         Deed::PutKey,
         Deed::DeleteKeys,
@@ -178,6 +181,7 @@ impl Deed {
             Deed::ChangeRegistry => "changing the registry",
             Deed::ForceState => "forcing a state",
             Deed::ChangeNodes => "changing nodes",
+            Deed::ChangeCluster => "changing the cluster",
             Deed::ReadKey => "reading a disk key",
             Deed::PutKey => "storing a disk key",
             Deed::DeleteKeys => "deleting disk keys",
@@ -190,9 +194,12 @@ impl Deed {
     pub const fn is_open(self) -> bool {
         match self {
             Deed::ReadRegistry | Deed::ReadAudit | Deed::ReadKey | Deed::PutKey => true,
-            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::DeleteKeys | Deed::ManageTokens => {
-                false
-            }
+            Deed::ChangeRegistry
+            | Deed::ForceState
+            | Deed::ChangeNodes
+            | Deed::ChangeCluster
+            | Deed::DeleteKeys
+            | Deed::ManageTokens => false,
         }
     }
 }
@@ -261,12 +268,13 @@ mod tests {
     }
 
     /// One row per deed; one column per token: none, read, machine, operator, admin.
-    const RIGHTS: [(Deed, &str, &str); 9] = [
+    const RIGHTS: [(Deed, &str, &str); 10] = [
         // deed, called from elsewhere, tokens required
         (Deed::ReadRegistry, "yyyyy", "-yyyy"),
         (Deed::ChangeRegistry, "---yy", "---yy"),
         (Deed::ForceState, "---yy", "---yy"),
         (Deed::ChangeNodes, "---yy", "---yy"),
+        (Deed::ChangeCluster, "---yy", "---yy"),
         (Deed::ReadKey, "yyyyy", "--yyy"),
         (Deed::PutKey, "yyyyy", "--yyy"),
         (Deed::DeleteKeys, "---yy", "---yy"),
@@ -301,7 +309,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen, 9 * 5 * 3 * 2);
+        assert_eq!(seen, Deed::ALL.len() * 5 * 3 * 2);
     }
 
     #[test]

@@ -63,12 +63,21 @@ pub enum Category {
     Tokens,
     /// Provisioning.
     Nodes,
+    /// The Kubernetes cluster: template, constraints, configuration.
+    Cluster,
 }
 
 impl Category {
     /// Every category.
-    pub const ALL: [Category; 6] =
-        [Category::Ipam, Category::Dhcp, Category::Machines, Category::Crypts, Category::Tokens, Category::Nodes];
+    pub const ALL: [Category; 7] = [
+        Category::Ipam,
+        Category::Dhcp,
+        Category::Machines,
+        Category::Crypts,
+        Category::Tokens,
+        Category::Nodes,
+        Category::Cluster,
+    ];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -79,6 +88,7 @@ impl Category {
             Category::Crypts => "crypts",
             Category::Tokens => "tokens",
             Category::Nodes => "nodes",
+            Category::Cluster => "cluster",
         }
     }
 }

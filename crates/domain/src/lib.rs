@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod cluster;
 pub mod consistency;
 pub mod crypt;
 pub mod dhcp;
@@ -18,5 +19,6 @@ pub mod machine;
 pub mod provision;
 pub mod query;
 pub mod registration;
+pub mod repair;
 pub mod time;
 pub mod words;

@@ -71,6 +71,57 @@ pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
 /// Longest other short text of a node, such as its owner, in bytes.
 pub const NODE_TEXT_BYTES_MAX: usize = 255;
 
+/// Machines shown behind the chosen one in the report of a plan. The runner-up answers most questions; a few more show the margin.
+pub const RUNNERS_UP_SHOWN: usize = 3;
+
+/// Names shown in a sentence before "and n more".
+pub const NAMES_SHOWN: usize = 10;
+
+/// Problems of one document that are told at once. More than a screen of them has one cause.
+pub const PROBLEMS_SHOWN_MAX: usize = 100;
+
+/// Characters of somebody's text that a problem repeats. Enough to recognise it; the rest is in their file.
+pub const QUOTED_CHARS_MAX: usize = 80;
+
+/// How deep free JSON in a cluster template may be. Kubernetes' own configuration files have about ten levels.
+pub const TEMPLATE_DEPTH_MAX: usize = 32;
+
+/// Node templates of one cluster template: one for every role. Every one is looked at whenever a worker is chosen.
+pub const NODE_TEMPLATES_MAX: usize = 64;
+
+/// Taints of one node template. Fewer than a node may have, so that the state of its machine always finds room.
+pub const TEMPLATE_TAINTS_MAX: usize = 100;
+
+/// Entries of any other list of a cluster template or configuration.
+pub const TEMPLATE_ITEMS_MAX: usize = 1_000;
+
+/// Nodes of one cluster configuration: ten times the largest registry that is measured.
+pub const CLUSTER_NODES_MAX: usize = 1_000_000;
+
+/// Names and values of the annotations of one node together, in bytes, as Kubernetes allows.
+pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+
+/// Rounds that are planned ahead in one request.
+pub const SIMULATED_ROUNDS_MAX: usize = 1_000;
+
+/// Machines that are imagined to find out how many more would do. Whoever misses more has mistyped a constraint.
+pub const REMEDY_MACHINES_MAX: usize = 1_000;
+
+/// How many imagined machines are tried as control planes at once. Clusters have fewer.
+pub const REMEDY_CONTROL_PLANES_MAX: usize = 16;
+
+/// Ways out that are shown for a plan that is blocked. Each costs a plan to prove.
+pub const REMEDIES_SHOWN: usize = 5;
+
+/// How long a blocked plan stays the newest one of its kind, whatever numbers in its reason change. Six an hour leave room for a week.
+pub const BLOCKED_NEWS_PAUSE: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+
+/// Times over which failures are counted.
+pub const REPAIR_WINDOWS_MAX: usize = 8;
+
+/// Longest time of a setting of repair: a year.
+pub const REPAIR_HOURS_MAX: u64 = 366 * 24;
+
 /// Ports and port groups of one node, together. Servers have a dozen interfaces at most; forgetting a node gives back the address, the
 /// name and the UUID of each in one transaction, and etcd takes 128 writes in one.
 pub const NODE_PORTS_MAX: usize = 32;

@@ -28,6 +28,18 @@ impl Moment {
         // Seconds from year 1 to 1970, the difference between Go's and Unix' epochs.
         self.at.as_second() == -62_135_596_800 && self.at.subsec_nanosecond() == 0
     }
+
+    /// As RFC 3339 in the offset it was written in, fractions of a second cut off.
+    pub fn whole_seconds(self) -> String {
+        let second = i64::try_from(self.at.as_nanosecond().div_euclid(1_000_000_000));
+        let at = second.ok().and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(self.at);
+        Moment { at, offset: self.offset }.to_string()
+    }
+
+    /// Its year and month, in the offset it was written in.
+    pub fn month(self) -> String {
+        self.offset.to_datetime(self.at).strftime("%Y-%m").to_string()
+    }
 }
 
 impl From<Timestamp> for Moment {
@@ -78,6 +90,19 @@ mod tests {
         check("2030-01-02T03:04:05.120Z", "2030-01-02T03:04:05.12Z");
         check("2026-11-15T19:36:21.214789506Z", "2026-11-15T19:36:21.214789506Z");
         check("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn months_and_seconds_are_those_of_its_offset() {
+        for (text, month, seconds) in [
+            ("2030-01-02T03:04:05.9Z", "2030-01", "2030-01-02T03:04:05Z"),
+            ("2030-01-01T03:04:05+09:00", "2030-01", "2030-01-01T03:04:05+09:00"),
+            ("2029-12-31T23:04:05.5-05:00", "2029-12", "2029-12-31T23:04:05-05:00"),
+            ("1969-12-31T23:59:59.5Z", "1969-12", "1969-12-31T23:59:59Z"),
+        ] {
+            let moment: Moment = text.parse().expect(text);
+            assert_eq!((moment.month().as_str(), moment.whole_seconds().as_str()), (month, seconds));
+        }
     }
 
     #[test]

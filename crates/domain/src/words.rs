@@ -166,7 +166,7 @@ pub enum BmcTypeError {
 const WORD_RULE: &str = "1 to 63 letters, digits, _ . - are allowed, and the first and last must be a letter or digit";
 
 /// Kubernetes' pattern for label values, without the empty one.
-fn is_word(text: &str) -> bool {
+pub(crate) fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
     bytes.len() <= limits::WORD_BYTES_MAX

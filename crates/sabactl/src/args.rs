@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 use sabakan_wire::flags;
 
-use crate::{crypts, dhcp, events, exit::Failure, ipam, logs, machines, nodes, tokens};
+use crate::{cluster, constraints, crypts, dhcp, events, exit::Failure, ipam, logs, machines, nodes, tokens};
 
 /// What `--version` shows after the name of the program.
 const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
@@ -24,6 +24,7 @@ const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
   sabactl machines create -f racks.json    register machines
   sabactl machines get --rack 1            show the machines of rack 1
   sabactl nodes list                       show what provisioning does with them
+  sabactl cluster plan                     show what the next round does with the Kubernetes cluster
   sabactl logs 20301231                    show who changed what on that day
   sabactl --server https://boot-0:8443 --ca-file server.crt --token-file me.token machines get
                                            the same from another host, verified and encrypted
@@ -110,6 +111,18 @@ pub enum Command {
     /// Machines on their way from enrolment to use and back: provisioning
     #[command(after_help = nodes::EXAMPLES)]
     Nodes(nodes::Nodes),
+    /// Which machines form the Kubernetes cluster, and why
+    #[command(after_help = cluster::EXAMPLES)]
+    Cluster {
+        #[command(subcommand)]
+        command: Option<cluster::Command>,
+    },
+    /// How large the cluster may be, and how much may be repaired at once
+    #[command(after_help = "Examples:\n  sabactl constraints set control-plane-count 3\n  sabactl constraints show")]
+    Constraints {
+        #[command(subcommand)]
+        command: Option<constraints::Command>,
+    },
     /// Keys of encrypted disks
     #[command(after_help = "Example:\n  sabactl crypts delete --force 1234abcd")]
     Crypts {
@@ -307,6 +320,12 @@ mod tests {
         check("sabactl nodes power up a", 1, "invalid value 'up'");
         check("sabactl nodes rescue a", 1, "the following required arguments were not provided");
         check("sabactl nodes rescue --rescue-password x a", 1, "unexpected argument '--rescue-password'");
+        check("sabactl cluster foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl cluster set-template", 1, "the following required arguments were not provided");
+        check("sabactl cluster simulate --rounds 0", 1, "invalid value '0'");
+        check("sabactl cluster show-plan last", 1, "invalid value 'last'");
+        check("sabactl constraints set workers 3", 1, "invalid value 'workers'");
+        check("sabactl constraints set minimum-workers many", 1, "invalid value 'many'");
         check("sabactl completion tcsh", 1, "invalid value 'tcsh'");
     }
 
@@ -328,6 +347,8 @@ mod tests {
             "sabactl dhcp",
             "sabactl machines",
             "sabactl crypts",
+            "sabactl cluster",
+            "sabactl constraints",
             "sabactl tokens",
             "sabactl --server http://a",
         ] {
@@ -338,6 +359,8 @@ mod tests {
                         | Command::Dhcp { command: None }
                         | Command::Machines { command: None }
                         | Command::Crypts { command: None }
+                        | Command::Cluster { command: None }
+                        | Command::Constraints { command: None }
                         | Command::Tokens { command: None }
                 )
             );

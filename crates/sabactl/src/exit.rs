@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn api(status: u16, kind: Option<ErrorKind>) -> Error {
-        let json = ErrorJson { error: "text".into(), request_id: "r1".into(), status, kind };
+        let json = ErrorJson { error: "text".into(), request_id: "r1".into(), status, kind, problems: Vec::new() };
         Error::Api { status, reason_phrase: "Phrase".into(), body: ApiBody::Json(json) }
     }
 

@@ -41,3 +41,9 @@ pub const NODES_AT_ONCE: usize = 16;
 
 /// Most bytes of a file with a password.
 pub const SECRET_FILE_BYTES_MAX: u64 = 4096;
+
+/// Choices of a plan shown to people unless they ask for all: a new cluster has one for each node.
+pub const CHOICES_SHOWN: usize = 20;
+
+/// Lines of a difference shown to people unless they ask for all.
+pub const DIFF_LINES_SHOWN: usize = 120;

@@ -2,7 +2,9 @@
 //! noun. Exit codes are in `exit.rs`, everything printed in `render.rs`.
 
 mod args;
+mod cluster;
 mod completion;
+mod constraints;
 mod crypts;
 mod dhcp;
 mod events;
@@ -53,6 +55,12 @@ fn dispatch(mut cli: Cli) -> Result<(), Failure> {
             let server = cli.older.tls_server.as_ref().unwrap_or(&cli.server);
             crypts::run(&self::connect(&cli, server)?, &command)
         }
+        Some(Command::Cluster { command: None }) => render::print_text(&args::help(&["cluster"], None)),
+        Some(Command::Cluster { command: Some(command) }) => {
+            cluster::run(&connect()?, &command, env::var_os("NO_COLOR").is_none())
+        }
+        Some(Command::Constraints { command: None }) => render::print_text(&args::help(&["constraints"], None)),
+        Some(Command::Constraints { command: Some(command) }) => constraints::run(&connect()?, &command),
         Some(Command::Events(events)) => events::run(&connect()?, &events),
         Some(Command::Logs(logs)) => logs::run(&connect()?, &logs),
         Some(Command::Tokens { command: None }) => render::print_text(&args::help(&["tokens"], None)),

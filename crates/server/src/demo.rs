@@ -1,12 +1,18 @@
-//! `sabakan demo`: the real server on a temporary store, with an IPAM configuration and two racks of machines, to look around.
+//! `sabakan demo`: the real server on a temporary store, with an IPAM configuration, two racks of machines and a template for a
+//! Kubernetes cluster, to look around.
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use jiff::SignedDuration;
 use sabakan_domain::{
     audit::Actor,
+    cluster::{constraints::Constraints, shape::Problem, template::Template},
     ipam::{IpamConfig, IpamInput, PoolInput},
+    lifecycle::{Force, HealthState},
     machine::{NewMachine, NewMachineInput},
+    time::Moment,
+    words::Serial,
 };
 use sabakan_drivers::simulated::{Fleet, FleetConfig, Latencies};
 use sabakan_service::{Clock as _, SystemClock};
@@ -16,14 +22,20 @@ use sabakan_store::{
     repo::{self, audit::By},
 };
 
+use serde_json::json;
+
 use crate::{
     cli,
+    cluster::ClusterConfig,
     config::{Flags, ServerConfig},
     run::{self, STORE_FILE},
 };
 
 /// Machines of one rack, besides the boot machine.
 const WORKERS: u32 = 12;
+
+/// The first machine of a rack that is healthy. Those before it have just been racked.
+const FIRST_HEALTHY: u32 = 5;
 
 /// Runs the demo until it is told to stop, then removes everything it made.
 pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
@@ -39,6 +51,7 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         .provisioning
         .fleet
         .get_or_insert_with(|| Fleet::new(FleetConfig { latencies: latencies(), ..FleetConfig::default() }));
+    hurry(&mut config.cluster);
     take_free_ports(&mut config)?;
     cli::prepare(&config)?;
     run::block_on(async {
@@ -66,6 +79,16 @@ fn latencies() -> Latencies {
     }
 }
 
+/// Nobody watches a planner for minutes. What somebody said otherwise holds.
+fn hurry(cluster: &mut ClusterConfig) {
+    let usual = ClusterConfig::default();
+    for (time, usual) in [(&mut cluster.period, usual.period), (&mut cluster.settle, usual.settle)] {
+        if *time == usual {
+            *time = Duration::from_secs(10);
+        }
+    }
+}
+
 /// A port that is taken, by another demo perhaps, is replaced by a free one.
 fn take_free_ports(config: &mut ServerConfig) -> anyhow::Result<()> {
     let provisioning = &mut config.provisioning.ironic;
@@ -86,6 +109,15 @@ async fn fill(config: &ServerConfig) -> anyhow::Result<()> {
     repo::schema::prepare(&store, &keys).await?;
     repo::config::put_ipam(&store, &keys, &by, &ipam()?).await?;
     repo::machines::register(&store, &keys, &by, &racks()?, config.outside_pool).await?;
+    for serial in (0..2).flat_map(|rack| (FIRST_HEALTHY..=WORKERS).map(move |n| format!("demo-{rack}-{n:02}"))) {
+        let serial = Serial::new(serial)?;
+        repo::machines::set_state(&store, &keys, &by, &serial, HealthState::Healthy, Force::No).await?;
+    }
+    let constraints = |before: Constraints| -> Result<Constraints, std::convert::Infallible> {
+        Ok(Constraints { control_plane_count: 3, minimum_workers: 6, ..before })
+    };
+    repo::cluster::edit_constraints(&store, &keys, &by, constraints).await?;
+    repo::cluster::put_template(&store, &keys, &by, &template()?).await?;
     store.shutdown().await;
     Ok(())
 }
@@ -107,7 +139,25 @@ fn ipam() -> anyhow::Result<IpamConfig> {
     })?)
 }
 
+/// Three workers for each storage server, control planes on workers.
+fn template() -> anyhow::Result<Template> {
+    let node = |role: &str, weight: &str| json!({ "user": "core", "labels": { "cke.cybozu.com/role": role, "cke.cybozu.com/weight": weight } });
+    let control_plane = json!({ "user": "core", "control_plane": true, "labels": { "cke.cybozu.com/role": "worker" } });
+    let document = json!({
+        "name": "demo",
+        "service_subnet": "10.68.0.0/16",
+        "nodes": [control_plane, node("worker", "3"), node("storage", "1")],
+    });
+    let told = |problems: Vec<Problem>| {
+        anyhow::anyhow!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    };
+    Template::parse(document).map_err(told)
+}
+
+/// The later machines of a rack are the newer ones: some are to go soon, some in years.
 fn racks() -> anyhow::Result<Vec<NewMachine>> {
+    let now = SystemClock.now();
+    let retires = |number: u32| now.checked_add(SignedDuration::from_hours(24 * 120 * i64::from(number))).ok();
     let machine = |rack: u32, number: u32, role: &str, product: &str| {
         NewMachine::new(NewMachineInput {
             serial: format!("demo-{rack}-{number:02}"),
@@ -115,7 +165,7 @@ fn racks() -> anyhow::Result<Vec<NewMachine>> {
             rack,
             role: role.into(),
             bmc_type: "simulated".into(),
-            retire_date: None,
+            retire_date: retires(number).map(Moment::from),
         })
     };
     let rack = |rack| {
@@ -139,6 +189,8 @@ fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<SocketAdd
          Commands to try in another terminal:\n\n\
          \u{20} cargo run --release -p sabactl --{server} machines get -o table\n\
          \u{20} cargo run --release -p sabactl --{server} machines get --rack 1 --role storage -o simple\n{nodes}\
+         \u{20} cargo run --release -p sabactl --{server} cluster status\n\
+         \u{20} cargo run --release -p sabactl --{server} cluster why-not demo-1-12\n\
          \u{20} curl 'http://{http}/api/v1/machines?ipv4=10.69.0.4'\n\n"
     )
 }

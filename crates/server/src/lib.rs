@@ -3,6 +3,7 @@
 //! A library beside the program, so that tests can run a server in their own process.
 
 pub mod cli;
+pub mod cluster;
 pub mod config;
 mod demo;
 mod graphql;

@@ -97,6 +97,39 @@ pub const NODE_BYTES_MAX: usize = 1024 * 1024;
 /// larger value.
 pub const PROVISION_BYTES_MAX: usize = 1536 * 1024;
 
+/// Body of a cluster template: more than a value of the store holds.
+pub const TEMPLATE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Body of a cluster configuration: about 100,000 nodes.
+pub const CONFIGURATION_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Values in a YAML document: a configuration has about fifty for each node.
+pub const YAML_VALUES_MAX: usize = 5_000_000;
+
+/// Aliases in a YAML document.
+pub const YAML_ALIASES_MAX: usize = 1_000;
+
+/// Body of the variables of a query, or of constraints.
+pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;
+
+/// Plans made for callers at once. For many machines each takes seconds of a core.
+pub const PLANS_MAX: usize = 2;
+
+/// Rounds that are planned ahead in one request, unless it says otherwise, and at most.
+pub const ROUNDS: (usize, usize) = (10, 200);
+
+/// Plans in one answer, unless the request says otherwise, and at most.
+pub const PLANS_LISTED: (usize, usize) = (20, 1_000);
+
+/// Lines of the difference between two configurations that are shown. A new cluster has thousands of nodes.
+pub const DIFF_LINES_MAX: usize = 5_000;
+
+/// Lines shown around a line that changed.
+pub const DIFF_CONTEXT: usize = 3;
+
+/// Comparisons of lines for one node or for the settings. More, and everything counts as changed.
+pub const DIFF_WORK_MAX: usize = 4_000_000;
+
 /// Values in one body of the provisioning API. Each takes up to a hundred times the room of its text, and bodies of ramdisks are large
 /// and come from anybody. Real ones have some ten thousand.
 pub const JSON_VALUES_MAX: usize = 100_000;

@@ -54,11 +54,16 @@ impl ProvisioningConfig {
     pub fn named(&self, data_dir: &Path, host: &str) -> anyhow::Result<ProvisioningConfig> {
         let mut config = self.clone();
         if let Some(options) = config.conductor.as_mut().filter(|options| options.name.is_empty()) {
-            let id = server_id(data_dir)?;
-            options.name = format!("{}-{id}", if host.is_empty() { "sabakan" } else { host });
+            options.name = server_name(data_dir, host)?;
         }
         Ok(config)
     }
+}
+
+/// The name of a server that nobody named.
+pub fn server_name(data_dir: &Path, host: &str) -> anyhow::Result<String> {
+    let id = server_id(data_dir)?;
+    Ok(format!("{}-{id}", if host.is_empty() { "sabakan" } else { host }))
 }
 
 /// Reads the id, or makes it. Eight digits: servers that share a store can be counted on two hands.

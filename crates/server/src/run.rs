@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
     Clock, Crypts, Foundation, Nodes, Tokens,
+    cluster::Cluster,
     metrics::{MeasuredStore, Metrics, Scrapes, Task},
     seal::{KeyRing, SharedRing},
     tasks::{compactor, retention},
@@ -36,6 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
+    cluster,
     config::{ListenAddress, ServerConfig, StoreConfig},
     graphql,
     http::{self, Around, Listener, TlsSource},
@@ -61,6 +63,8 @@ pub struct Server {
     pub ironic: Vec<SocketAddr>,
     /// What provisioning offers, for tests that do without its API.
     pub nodes: Arc<Nodes>,
+    /// What is known about the cluster, for tests that do without its API.
+    pub cluster: Arc<Cluster>,
     /// Where metrics are served if they have listeners of their own.
     pub metrics: Vec<SocketAddr>,
     addresses_file: PathBuf,
@@ -102,7 +106,12 @@ impl Server {
         let named = config.provisioning.named(&config.data_dir, &host_name())?;
         let provisioning = provisioning::start(&named, &parts.foundation, &parts.ring, &tracker, &stop);
         let nodes = Arc::clone(&provisioning.nodes);
-        let listeners = listeners(config, &parts, provisioning, &stop).await?;
+        let server_name = match named.conductor {
+            Some(options) => options.name,
+            None => provisioning::server_name(&config.data_dir, &host_name())?,
+        };
+        let cluster = cluster::open(&config.cluster, &parts.foundation, server_name).await?;
+        let listeners = listeners(config, &parts, provisioning, &cluster, &stop).await?;
         let addresses = |(list, _): &Served| {
             list.iter().map(|listener| listener.socket.local_addr()).collect::<Result<Vec<_>, _>>()
         };
@@ -112,12 +121,14 @@ impl Server {
             ironic: addresses(&listeners.ironic)?,
             metrics: addresses(&listeners.metrics)?,
             nodes,
+            cluster,
             addresses_file,
             stop,
             tracker,
             store: parts.store.clone(),
         };
         server.serve(listeners, &parts.metrics);
+        cluster::start(&config.cluster, &parts.foundation, &server.cluster, &server.tracker, &server.stop);
         server.tend(config, parts);
         server.announce()?;
         let Server { http, https, ironic, metrics, .. } = &server;
@@ -263,7 +274,7 @@ impl Parts {
         let metrics = Arc::new(Metrics::new(config.metrics.options, env!("CARGO_PKG_VERSION")));
         metrics.declare_errors(ErrorKind::ALL.map(ErrorKind::as_str));
         let measured: Arc<dyn Store> = Arc::new(MeasuredStore::new(store.store(), Arc::clone(&metrics)));
-        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        let keys = config.cluster.mirrored(Keys::new(&config.etcd_prefix, &config.states_prefix));
         let ring = open_ring(config, &*measured, &keys, clock.now()).await?;
         let ring = Arc::new(SharedRing::new(ring, config.key_file.clone()));
         let foundation =
@@ -297,13 +308,15 @@ async fn listeners(
     config: &ServerConfig,
     parts: &Parts,
     provisioning: Provisioning,
+    cluster: &Arc<Cluster>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Listeners> {
     let crypts = Crypts::new(Arc::clone(&parts.foundation), Arc::clone(&parts.ring));
     let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
     let feed_room = FeedRoom::new(config.feeds, parts.metrics.feeds.clone(), stop.clone());
-    let app = rest::App::new(Arc::clone(&parts.foundation), crypts, policy, feed_room);
-    let scraped = Scraped::new(Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics)));
+    let app = rest::App::new(Arc::clone(&parts.foundation), crypts, Arc::clone(cluster), policy, feed_room);
+    let scrapes = Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics));
+    let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)));
     let counted = |router| layers(router, config, Some(Arc::clone(&parts.metrics)));
     let ironic = counted(ironic::router(ironic::App::new(provisioning, &app)));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));

@@ -32,6 +32,7 @@ use sabakan_store::{
 };
 
 use crate::{
+    cluster::Problems,
     nodes::AskRefusal,
     seal::{KeyRingError, SealError},
     token::NoRandomness,
@@ -99,6 +100,12 @@ pub enum ServiceError {
     /// A token cannot be made.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
+    /// A document that cannot be, with everything that is wrong in it.
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    /// A defect of the program.
+    #[error("internal error: {0}")]
+    Defect(&'static str),
     /// A defect, or damaged data.
     #[error("internal error")]
     Internal(#[source] StoreError),

@@ -6,6 +6,7 @@ mod allocations;
 mod audit;
 mod chassis;
 mod clock;
+pub mod cluster;
 mod config;
 mod crypts;
 mod error;

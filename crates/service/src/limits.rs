@@ -127,6 +127,61 @@ pub const SCRAPE_CHUNK_SLACK_BYTES: usize = 8 * 1024;
 /// How long a call to a controller may take while a caller waits for the answer: less than a request may take.
 pub const BMC_REQUEST_MAX: Duration = Duration::from_secs(25);
 
+/// How long the lead of a task outlives its server.
+pub const LEAD_LEASE: Duration = Duration::from_secs(15);
+
+/// The pause after the store did not say who leads.
+pub const LEADER_RETRY: Duration = Duration::from_secs(2);
+
+/// The least pause between two looks at who leads. Each is a transaction, and in a busy registry something always moves.
+pub const LEADER_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause between two looks at who leads, should a change go unnoticed.
+pub const LEADER_TICK: Duration = Duration::from_secs(5);
+
+/// How often the cluster is planned when nothing changes: time alone lets machines retire.
+pub const PLAN_PERIOD: Duration = Duration::from_secs(60);
+
+/// How long a change of the cluster is left to take effect before the next.
+pub const PLAN_SETTLE: Duration = Duration::from_secs(60);
+
+/// The least pause between two plans. A burst of changes is planned once.
+pub const PLAN_PAUSE: Duration = Duration::from_millis(500);
+
+/// The least pause after a round that failed, whatever moves meanwhile: what the store refuses it refuses again, and each is a line
+/// of the log.
+pub const PLAN_RETRY: Duration = Duration::from_secs(5);
+
+/// How long another registry may take to list its machines.
+pub const REGISTRY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Plans that are read at once. Each may have half a megabyte.
+pub const PLANS_AT_ONCE: usize = 20;
+
+/// Plans that are searched for what was done with one machine.
+pub const PLANS_SEARCHED_MAX: usize = 200;
+
+/// How often Nodes in Kubernetes are looked at when the configuration does not change: others change them too.
+pub const APPLY_PERIOD: Duration = Duration::from_secs(60);
+
+/// The least pause between two looks at what to apply. A burst of changes is looked at once.
+pub const APPLY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The first pause after applying did not work; it doubles up to the period.
+pub const APPLY_RETRY: Duration = Duration::from_secs(5);
+
+/// Nodes that are changed at once. An API server has other work, and a cluster is not changed often.
+pub const APPLIED_AT_ONCE: usize = 8;
+
+/// Steps on one Node: three bring any Node where it shall be, and somebody may change it once meanwhile.
+pub const APPLY_STEPS_MAX: usize = 6;
+
+/// How often a change of taints is tried when somebody else writes to the same Node meanwhile. A kubelet writes every few minutes.
+pub const APPLY_ATTEMPTS: usize = 5;
+
+/// Nodes that are named, with a reason, where applying did not work. The others are counted.
+pub const NODES_NAMED_MAX: usize = 100;
+
 /// What is kept of an inspection by an agent: one value of the store, which takes a megabyte and a half at once. Real ones have some
 /// tens of kilobytes.
 pub const INSPECTION_STORED_BYTES_MAX: usize = 1 << 20;

@@ -8,6 +8,7 @@
 //! No secret comes here (G10): values of labels are words of the program, route templates, and what a list of machines shows.
 
 pub mod catalogue;
+mod cluster;
 mod counts;
 mod family;
 mod machine_status;

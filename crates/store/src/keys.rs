@@ -128,6 +128,47 @@ pub const KEYS: &[KeyDoc] = &[
         meaning: "One server that does provisioning work.",
     },
     KeyDoc {
+        pattern: "cluster/template",
+        value: "JSON",
+        meaning: "What the Kubernetes cluster shall look like, as somebody wrote it. Its revision tells whether a configuration was made from it.",
+    },
+    KeyDoc {
+        pattern: "cluster/constraints",
+        value: "JSON object of numbers",
+        meaning: "How large the cluster may be, and how much may be repaired at once. Absent: the defaults.",
+    },
+    KeyDoc {
+        pattern: "cluster/variables",
+        value: "JSON text as given",
+        meaning: "Which machines may be used. Absent: the defaults.",
+    },
+    KeyDoc { pattern: "cluster/disabled", value: "empty", meaning: "Present: the planner does nothing." },
+    KeyDoc {
+        pattern: "cluster/configuration",
+        value: "JSON",
+        meaning: "The configuration of the cluster without its nodes, and what it was made from. Every plan compares it.",
+    },
+    KeyDoc {
+        pattern: "cluster/nodes/<4 digits>",
+        value: "JSON list",
+        meaning: "Nodes of the configuration, a few hundred under each key, because one value cannot hold a large cluster. Written together with `cluster/configuration`.",
+    },
+    KeyDoc {
+        pattern: "cluster/plans",
+        value: "JSON",
+        meaning: "Numbers of the first plan that is kept and of the next one.",
+    },
+    KeyDoc {
+        pattern: "cluster-plans/<16 digits>",
+        value: "JSON",
+        meaning: "One plan: what it changed or what blocked it, and why. The last 1,000.",
+    },
+    KeyDoc {
+        pattern: "leaders/<task>",
+        value: "text, the name of a server, under a lease",
+        meaning: "Which of several servers does a task. What it writes compares this key; it vanishes with its server.",
+    },
+    KeyDoc {
         pattern: "head",
         value: "empty",
         meaning: "etcd only. Rewritten by every transaction, so that its revision tells a reader what it must have seen.",
@@ -147,6 +188,7 @@ pub const SCHEMA_VERSION: &str = "3";
 pub struct Keys {
     prefix: String,
     states_prefix: String,
+    mirror_prefix: Option<String>,
 }
 
 /// A key this program gives a meaning to.
@@ -198,7 +240,12 @@ impl std::fmt::Display for PortClaim {
 impl Keys {
     /// Keys under `prefix`, which is put before every key as it is, and published states under a prefix of their own.
     pub fn new(prefix: impl Into<String>, states_prefix: impl Into<String>) -> Keys {
-        Keys { prefix: prefix.into(), states_prefix: states_prefix.into() }
+        Keys { prefix: prefix.into(), states_prefix: states_prefix.into(), mirror_prefix: None }
+    }
+
+    /// The same, with copies of the cluster's configuration for another program under a prefix of its own.
+    pub fn with_mirror(self, prefix: impl Into<String>) -> Keys {
+        Keys { mirror_prefix: Some(prefix.into()), ..self }
     }
 
     /// What all keys start with.
@@ -391,6 +438,52 @@ impl Keys {
 
     pub(crate) fn conductor(&self, name: &str) -> String {
         self.key(&format!("conductors/{name}"))
+    }
+
+    /// Everything a plan of the cluster depends on, apart from the machines.
+    pub(crate) fn cluster(&self) -> String {
+        self.key("cluster/")
+    }
+
+    pub(crate) fn cluster_template(&self) -> String {
+        self.key("cluster/template")
+    }
+
+    pub(crate) fn cluster_constraints(&self) -> String {
+        self.key("cluster/constraints")
+    }
+
+    pub(crate) fn cluster_variables(&self) -> String {
+        self.key("cluster/variables")
+    }
+
+    pub(crate) fn cluster_disabled(&self) -> String {
+        self.key("cluster/disabled")
+    }
+
+    pub(crate) fn cluster_configuration(&self) -> String {
+        self.key("cluster/configuration")
+    }
+
+    pub(crate) fn cluster_nodes(&self, part: usize) -> String {
+        self.key(&format!("cluster/nodes/{part:04}"))
+    }
+
+    pub(crate) fn cluster_plan_numbers(&self) -> String {
+        self.key("cluster/plans")
+    }
+
+    pub(crate) fn cluster_plan(&self, number: u64) -> String {
+        self.key(&format!("cluster-plans/{number:016}"))
+    }
+
+    pub(crate) fn leader(&self, task: &str) -> String {
+        self.key(&format!("leaders/{task}"))
+    }
+
+    /// A copy for the program that carries configurations out, if there shall be one.
+    pub(crate) fn mirrored(&self, name: &str) -> Option<String> {
+        self.mirror_prefix.as_ref().map(|prefix| format!("{prefix}{name}"))
     }
 
     /// What a key is, if it is one of those the view keeps.

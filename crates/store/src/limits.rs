@@ -111,3 +111,16 @@ pub const NODE_HISTORY_ROWS: usize = 300;
 
 /// Rows of its history a node keeps when it is renamed: all of them are written in one transaction, and etcd takes 128 writes.
 pub const RENAME_HISTORY_ROWS: usize = 100;
+
+/// Nodes of a cluster's configuration under one key: about 1 KB each, far below the largest value.
+pub const NODES_IN_PART: usize = 250;
+
+/// Plans of the cluster that are kept.
+pub const PLANS_KEPT: u64 = 1_000;
+
+/// Bytes of one plan that is kept. The first plan of a large cluster has thousands of choices; what does not fit is left out.
+pub const PLAN_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
+
+/// What is kept of one plan if it fits.
+pub const PLAN_ROOM: sabakan_domain::cluster::history::Room =
+    sabakan_domain::cluster::history::Room { selections: 2_000, changes: 4_000, warnings: 200 };

@@ -16,6 +16,12 @@ use sabakan_store::{
     Watch,
 };
 
+/// What changes of the cluster's configuration are about.
+pub const CLUSTER: &str = "cluster";
+
+/// What claims of the lead of a task are about.
+pub const LEAD: &str = "lead";
+
 /// On which side of a commit the user dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
@@ -131,11 +137,21 @@ fn subject(txn: &Txn) -> Option<String> {
         Compare::ModRevision(key, _) => Some(key),
         Compare::Missing(_) | Compare::Exists(_) | Compare::NoneWithPrefix(_) => None,
     });
-    keys.filter_map(|key| named(key)).next()
+    keys.filter_map(|key| named(key)).next().or_else(|| claim(txn))
 }
 
+/// Claims of leads count as one machine, [`LEAD`].
+fn claim(txn: &Txn) -> Option<String> {
+    let is_lead = |compare: &Compare| matches!(compare, Compare::Missing(key) if key.contains("leaders/"));
+    txn.when.iter().any(is_lead).then(|| LEAD.to_owned())
+}
+
+/// The planner of the cluster counts as one machine, [`CLUSTER`].
 fn named(key: &str) -> Option<String> {
     let (folder, serial) = key.rsplit_once('/')?;
+    if folder.ends_with("/cluster") && serial == "configuration" {
+        return Some(CLUSTER.to_owned());
+    }
     (folder.ends_with("/nodes") || folder.ends_with("/node-locks")).then(|| serial.to_owned())
 }
 

@@ -5,6 +5,8 @@ pub mod agent;
 pub mod crash;
 pub mod etcd;
 pub mod fixtures;
+pub mod kubernetes;
+pub mod planner;
 pub mod process;
 pub mod rack;
 pub mod raw;

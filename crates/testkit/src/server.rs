@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use sabakan::{
+    cluster::ClusterConfig,
     config::{EtcdSettings, GraphqlConfig, MetricsConfig, ServerConfig, StoreConfig},
     logging::LogConfig,
     provisioning::ProvisioningConfig,
@@ -11,7 +12,7 @@ use sabakan::{
 };
 use sabakan_client::Client;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
-use sabakan_service::{FakeClock, Nodes};
+use sabakan_service::{FakeClock, Nodes, cluster::Cluster};
 use sabakan_store::{Range, Revision, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -135,6 +136,11 @@ impl TestServer {
         Arc::clone(&self.server.as_ref().expect("running").nodes)
     }
 
+    /// What is known about the cluster, without its API.
+    pub fn cluster(&self) -> Arc<Cluster> {
+        Arc::clone(&self.server.as_ref().expect("running").cluster)
+    }
+
     /// The store below.
     pub fn store(&self) -> Arc<dyn Store> {
         self.server.as_ref().expect("running").store()
@@ -216,6 +222,8 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         require_token: false,
         outside_pool: OutsidePool::Refuse,
         provisioning: ProvisioningConfig::default(),
+        // Whoever does not test it must not find its keys in the store.
+        cluster: ClusterConfig { planner: false, ..ClusterConfig::default() },
         graphql: GraphqlConfig::default(),
         metrics: MetricsConfig::default(),
         log: LogConfig::default(),

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sabakan-store", &["sabakan-domain"]),
     ("sabakan-store-etcd", &["sabakan-store"]),
     ("sabakan-drivers", &["sabakan-domain"]),
+    ("sabakan-kube", &["sabakan-domain", "sabakan-drivers"]),
     ("sabakan-service", &["sabakan-domain", "sabakan-store", "sabakan-drivers"]),
     ("sabakan-graphql", &["sabakan-domain", "sabakan-service"]),
     (
@@ -20,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sabakan-domain",
             "sabakan-drivers",
             "sabakan-graphql",
+            "sabakan-kube",
             "sabakan-service",
             "sabakan-store",
             "sabakan-store-etcd",
@@ -44,7 +46,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 /// A crate, third-party crates it must not use, and why.
 const NEVER: &[(&str, &[&str], &str)] = &[(
     "sabakan-service",
-    &["axum", "http", "hyper", "rusqlite", "tonic"],
+    &["axum", "http", "hyper", "kube", "rusqlite", "tonic"],
     "use cases see neither HTTP nor a database",
 )];
 

@@ -1,5 +1,8 @@
 //! Properties of the rules: what holds in whatever order things are asked for.
 
+mod cluster;
 mod provisioning;
 mod registration;
+mod repair;
 mod scheduling;
+mod script;

@@ -1,3 +1,5 @@
+//! Conversations with an agent over HTTP: what is sent, what is believed, what is given up.
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

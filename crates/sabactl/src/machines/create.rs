@@ -173,7 +173,13 @@ mod tests {
     }
 
     fn refused(status: u16) -> Error {
-        let json = ErrorJson { error: "text".to_owned(), request_id: "r1".to_owned(), status, kind: None };
+        let json = ErrorJson {
+            error: "text".to_owned(),
+            request_id: "r1".to_owned(),
+            status,
+            kind: None,
+            problems: Vec::new(),
+        };
         Error::Api { status, reason_phrase: "Phrase".to_owned(), body: ApiBody::Json(json) }
     }
 

@@ -26,3 +26,6 @@ pub const INSPECT_CONCURRENCY: &str = "64";
 pub const CLEAN_CONCURRENCY: &str = "100";
 pub const DEPLOY_CONCURRENCY: &str = "250";
 pub const GROUP_CONCURRENCY: &str = "300";
+pub const CLUSTER_PERIOD: &str = "1m";
+pub const CLUSTER_SETTLE: &str = "1m";
+pub const CLUSTER_REGISTRY_TIMEOUT: &str = "10s";

@@ -10,9 +10,12 @@ use sabakan_service::{hardware::BmcTypeRule, tasks::conductor::ConductorOptions}
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::provisioning::ProvisioningConfig;
+use crate::{
+    cluster::{ClusterConfig, KubernetesAccess, KubernetesSettings, RegistrySettings},
+    provisioning::ProvisioningConfig,
+};
 
-use super::{EtcdSettings, ListenAddress, Pem, ServerConfig, StoreConfig};
+use super::{EtcdSettings, ListenAddress, Pem, ServerConfig, StoreConfig, cluster::IN_CLUSTER};
 
 /// Stands where a secret would.
 const SET: &str = "(set)";
@@ -36,6 +39,7 @@ pub fn describe(config: &ServerConfig) -> String {
         require_token,
         outside_pool,
         provisioning,
+        cluster,
         graphql,
         metrics,
         log,
@@ -67,6 +71,7 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("metrics-machines", metrics.options.machines);
     lines.put("metrics-raw-paths", metrics.options.raw_paths);
     self::provisioning(&mut lines, provisioning);
+    self::cluster(&mut lines, cluster);
     lines.put("log-format", log.format.to_string());
     lines.put("log-level", log.level.to_string());
     lines.put_some("log-file", log.file.as_deref().map(path));
@@ -153,6 +158,24 @@ fn provisioning(lines: &mut Lines, config: &ProvisioningConfig) {
         lines.put_some(key, capacity.per_class.get(&class).copied());
     }
     lines.put("group-concurrency", capacity.per_group);
+}
+
+fn cluster(lines: &mut Lines, config: &ClusterConfig) {
+    let ClusterConfig { planner, period, settle, registry, mirror_prefix, kubernetes } = config;
+    lines.put("cluster-planner", *planner);
+    lines.put("cluster-period", format!("{period:?}"));
+    lines.put("cluster-settle", format!("{settle:?}"));
+    lines.put_some("cluster-mirror-prefix", mirror_prefix.as_deref());
+    if let Some(KubernetesSettings { access, apply }) = kubernetes {
+        lines.put("cluster-apply", *apply);
+        match access {
+            KubernetesAccess::Kubeconfig(file) => lines.put("cluster-kubeconfig", path(file)),
+            KubernetesAccess::InCluster => lines.put("cluster-kubeconfig", IN_CLUSTER),
+        }
+    }
+    let Some(RegistrySettings { url, timeout }) = registry else { return };
+    lines.put("cluster-registry-url", url.as_str());
+    lines.put("cluster-registry-timeout", format!("{timeout:?}"));
 }
 
 fn bmc_type(rule: &BmcTypeRule) -> Value {

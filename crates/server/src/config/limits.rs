@@ -39,3 +39,13 @@ pub const CONCURRENCY_MAX: u64 = 10_000;
 
 /// Highest priority of a step.
 pub const PRIORITY_MAX: u32 = 1_000_000;
+
+/// How often the cluster may be planned when nothing changes. Faster, and servers do little else; slower, and machines that retired
+/// stay in it for no reason.
+pub const CLUSTER_PERIOD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
+
+/// How long a change of the cluster may be left to take effect.
+pub const CLUSTER_SETTLE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
+
+/// How long another registry may take to answer: less than a request that waits for it.
+pub const CLUSTER_REGISTRY_TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(25));

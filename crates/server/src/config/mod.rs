@@ -4,6 +4,7 @@
 //! Nothing is started here and nothing is looked up in the network. The rules for single values are in `values`, those of the
 //! store in `etcd`; [`describe`] shows the outcome and [`reference()`] writes the page of the documentation.
 
+mod cluster;
 mod defaults;
 mod describe;
 mod error;
@@ -25,6 +26,7 @@ use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 use sabakan_service::metrics::MetricsOptions;
 
 use crate::{
+    cluster::ClusterConfig,
     logging::{LogConfig, UnknownWord},
     provisioning::ProvisioningConfig,
     rest::FeedBounds,
@@ -78,6 +80,8 @@ pub struct ServerConfig {
     pub outside_pool: OutsidePool,
     /// Provisioning.
     pub provisioning: ProvisioningConfig,
+    /// The Kubernetes cluster.
+    pub cluster: ClusterConfig,
     /// What GraphQL offers.
     pub graphql: GraphqlConfig,
     /// Where metrics are, and how many.
@@ -153,24 +157,30 @@ impl ServerConfig {
         let retention = setting!(from, "audit-retention-days", audit_retention_days);
         let require_token = setting!(from, "require-token", require_token);
         let require_token = from.check(&require_token, values::boolean).unwrap_or_default();
+        let tls = tls(from);
+        let advertise_url = from.check(&advertise_url, |text| values::url(text, &["http", "https"]));
+        let advertise_url_https = from.check(&advertise_url_https, |text| values::url(text, &["https"]));
+        let allow_ips = allow_ips(from);
+        let (store, etcd_prefix) = (etcd::store(from), etcd::prefix(from));
+        let states_prefix = from.check(&states_prefix, values::prefix);
+        let states_prefix = states_prefix.unwrap_or_else(|| defaults::STATES_PREFIX.to_owned());
         ServerConfig {
             data_dir,
             http,
             https,
-            tls: tls(from),
-            advertise_url: from.check(&advertise_url, |text| values::url(text, &["http", "https"])),
-            advertise_url_https: from.check(&advertise_url_https, |text| values::url(text, &["https"])),
-            allow_ips: allow_ips(from),
-            store: etcd::store(from),
-            etcd_prefix: etcd::prefix(from),
-            states_prefix: from
-                .check(&states_prefix, values::prefix)
-                .unwrap_or_else(|| defaults::STATES_PREFIX.to_owned()),
+            tls,
+            advertise_url,
+            advertise_url_https,
+            allow_ips,
             key_file,
             audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
             require_token,
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             provisioning: provisioning::provisioning(from, ironic),
+            cluster: cluster::cluster(from, &store, [&etcd_prefix, &states_prefix]),
+            store,
+            etcd_prefix,
+            states_prefix,
             graphql: graphql(from, require_token),
             metrics: MetricsConfig { listen: metrics, options: metrics_options(from) },
             log: log(from),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::Spanned;
 
 use super::{
+    cluster::ClusterFlags,
     defaults,
     provisioning::{BmcTypeFile, Numbers, ProvisioningFlags},
     secret::Secret,
@@ -157,6 +158,8 @@ pub struct Flags {
     pub metrics_raw_paths: Option<String>,
     #[command(flatten)]
     pub provisioning: ProvisioningFlags,
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
     #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
         help = help("plain, logfmt or json", defaults::LOG_FORMAT))]
     pub log_format: Option<String>,
@@ -232,6 +235,14 @@ pub struct File {
     pub ipmitool: Line<String>,
     pub clean_priorities: Numbers,
     pub bmc_types: Line<Vec<BmcTypeFile>>,
+    pub cluster_planner: Line<String>,
+    pub cluster_period: Line<String>,
+    pub cluster_settle: Line<String>,
+    pub cluster_registry_url: Line<String>,
+    pub cluster_registry_timeout: Line<String>,
+    pub cluster_mirror_prefix: Line<String>,
+    pub cluster_kubeconfig: Line<String>,
+    pub cluster_apply: Line<String>,
     pub log_format: Line<String>,
     pub log_level: Line<String>,
     pub log_file: Line<String>,

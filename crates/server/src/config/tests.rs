@@ -81,6 +81,9 @@ allow-outside-pool: false
 audit-retention-days: 60
 automated-clean: true
 clean-concurrency: 100
+cluster-period: 60s
+cluster-planner: true
+cluster-settle: 60s
 conductor: true
 data-dir: ./sabakan-data
 deploy-concurrency: 250
@@ -547,4 +550,6 @@ fn the_header_of_request_ids_is_a_header() {
     assert!(error.contains("REQUEST_ID_HEADER: \"not a header\" is not the name of a header"), "{error}");
 }
 
+mod cluster;
+mod kubernetes;
 mod provisioning;

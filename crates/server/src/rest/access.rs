@@ -130,6 +130,7 @@ fn deed(method: &Method, path: &str, query: Option<&str>) -> Option<Deed> {
         ("crypts", false) => Deed::PutKey,
         ("tokens", _) => Deed::ManageTokens,
         ("logs", true) => Deed::ReadAudit,
+        ("cluster" | "constraints", false) => Deed::ChangeCluster,
         ("state", false) if forced(query) => Deed::ForceState,
         (_, true) => Deed::ReadRegistry,
         (_, false) => Deed::ChangeRegistry,
@@ -176,6 +177,11 @@ mod tests {
         check(Method::GET, "/api/v1/logs", None, Some(Deed::ReadAudit));
         check(Method::GET, "/api/v1/tokens", None, Some(Deed::ManageTokens));
         check(Method::DELETE, "/api/v1/tokens/x", None, Some(Deed::ManageTokens));
+        check(Method::GET, "/api/v1/cluster/plan", None, Some(Deed::ReadRegistry));
+        check(Method::PUT, "/api/v1/cluster/template", None, Some(Deed::ChangeCluster));
+        check(Method::DELETE, "/api/v1/cluster/variables", None, Some(Deed::ChangeCluster));
+        check(Method::GET, "/api/v1/constraints", None, Some(Deed::ReadRegistry));
+        check(Method::PUT, "/api/v1/constraints/minimum-workers", None, Some(Deed::ChangeCluster));
         check(Method::GET, "/version", None, None);
         check(Method::POST, "/health", None, None);
     }

@@ -9,6 +9,7 @@ use axum::{
 };
 use sabakan_domain::{
     access::UnknownTokenRole,
+    cluster::shape::Problem,
     crypt::DiskPathError,
     dhcp::DhcpConfigError,
     ipam::IpamError,
@@ -19,7 +20,7 @@ use sabakan_domain::{
 use sabakan_service::{ServiceError, error_chain};
 use sabakan_wire::{
     json::DecodeError,
-    rest::{ErrorJson, ErrorKind, InputError, QueryError},
+    rest::{ErrorJson, ErrorKind, InputError, QueryError, cluster::ProblemJson},
 };
 
 use crate::status::status;
@@ -29,6 +30,10 @@ use crate::status::status;
 pub struct ApiError {
     kind: ErrorKind,
     reason: String,
+    /// Everything that is wrong in a document, each with its place.
+    problems: Vec<ProblemJson>,
+    /// Whether clients of the older API may ask for this, and expect its statuses and texts.
+    older: bool,
     /// What only the log may say.
     cause: Option<Arc<str>>,
 }
@@ -36,7 +41,27 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a kind; the reason is shown to the caller.
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> ApiError {
-        ApiError { kind, reason: reason.into(), cause: None }
+        ApiError { kind, reason: reason.into(), problems: Vec::new(), older: true, cause: None }
+    }
+
+    /// The caller's mistakes, all of them.
+    pub fn problems(problems: &[Problem]) -> ApiError {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let reason = match lines.as_slice() {
+            [line] => line.clone(),
+            lines => format!("{} problems\n{}", lines.len(), lines.join("\n")),
+        };
+        let problems = problems.iter().map(ProblemJson::from).collect();
+        ApiError { problems, ..ApiError::new(ErrorKind::Invalid, reason) }
+    }
+
+    /// The same where the older API has nothing: statuses and texts need not be its own.
+    pub fn plainly(self) -> ApiError {
+        ApiError { older: false, ..self }
+    }
+
+    fn caused(kind: ErrorKind, reason: String, cause: Option<Arc<str>>) -> ApiError {
+        ApiError { cause, ..ApiError::new(kind, reason) }
     }
 
     /// The caller's mistake.
@@ -48,7 +73,7 @@ impl ApiError {
     pub fn status(&self) -> StatusCode {
         match self.kind {
             // The older API knows no refusal; its clients expect 500 when a rule forbids something.
-            ErrorKind::Refused => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::Refused if self.older => StatusCode::INTERNAL_SERVER_ERROR,
             kind => status(kind),
         }
     }
@@ -72,6 +97,7 @@ impl ApiError {
     pub fn text(&self) -> String {
         let reason = &self.reason;
         match self.kind {
+            ErrorKind::Refused | ErrorKind::Conflict | ErrorKind::Internal if !self.older => reason.clone(),
             ErrorKind::Invalid if reason.is_empty() => "invalid request".to_owned(),
             ErrorKind::Invalid => format!("invalid request: {reason}"),
             ErrorKind::Forbidden => format!("forbidden: {reason}"),
@@ -93,6 +119,7 @@ impl ApiError {
             request_id: request_id.to_owned(),
             status: self.status().as_u16(),
             kind: Some(self.kind),
+            problems: self.problems.clone(),
         };
         let mut text = serde_json::to_string(&body).expect("texts and numbers serialise");
         text.push('\n');
@@ -125,12 +152,13 @@ impl From<ServiceError> for ApiError {
             ServiceError::Gone { .. } => ApiError::new(ErrorKind::Gone, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
             ServiceError::Busy | ServiceError::Crowded(_) => ApiError::new(ErrorKind::Unavailable, reason),
-            ServiceError::Unavailable(_) => ApiError { kind: ErrorKind::Unavailable, reason, cause },
-            ServiceError::OutcomeUnknown(_) => ApiError { kind: ErrorKind::OutcomeUnknown, reason, cause },
+            ServiceError::Problems(problems) => ApiError::problems(&problems.0),
+            ServiceError::Unavailable(_) => ApiError::caused(ErrorKind::Unavailable, reason, cause),
+            ServiceError::OutcomeUnknown(_) => ApiError::caused(ErrorKind::OutcomeUnknown, reason, cause),
             ServiceError::Sealing(_) | ServiceError::KeyFile(_) | ServiceError::Randomness(_) => {
-                ApiError { kind: ErrorKind::Internal, reason, cause }
+                ApiError::caused(ErrorKind::Internal, reason, cause)
             }
-            ServiceError::Internal(_) => ApiError { kind: ErrorKind::Internal, reason, cause },
+            ServiceError::Defect(_) | ServiceError::Internal(_) => ApiError::caused(ErrorKind::Internal, reason, cause),
         }
     }
 }
@@ -193,5 +221,11 @@ mod tests {
         assert!(unknown.cause().is_some_and(|cause| cause.contains("member 10.0.0.1")), "the log has the cause");
         assert!(!unknown.text().contains("10.0.0.1"), "the caller does not");
         assert_eq!(ApiError::invalid("").text(), "invalid request");
+        let problem = |path: &str| Problem::new(path, "is wrong");
+        assert_eq!(ApiError::problems(&[problem("a")]).text(), "invalid request: a: is wrong");
+        let two = ApiError::problems(&[problem("a"), problem("b")]);
+        assert_eq!(two.text(), "invalid request: 2 problems\na: is wrong\nb: is wrong");
+        let refused = ApiError::from(ServiceError::Refused("there is no template".into())).plainly();
+        assert_eq!((refused.status().as_u16(), refused.text().as_str()), (409, "there is no template"));
     }
 }

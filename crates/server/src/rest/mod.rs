@@ -2,7 +2,9 @@
 
 pub(crate) mod access;
 pub(crate) mod body;
+mod cluster;
 mod config;
+mod constraints;
 mod crypts;
 mod error;
 mod events;
@@ -28,7 +30,9 @@ pub use error::ApiError;
 pub use events::{FeedBounds, FeedRoom};
 use percent_encoding::percent_decode_str;
 use sabakan_domain::access::Policy;
-use sabakan_service::{Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens};
+use sabakan_service::{
+    Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster,
+};
 use sabakan_wire::rest::{ErrorKind, paths};
 use tokio::sync::Semaphore;
 use utoipa::{OpenApi as _, openapi::OpenApi};
@@ -42,6 +46,9 @@ pub struct App {
     config: Arc<Config>,
     pub(crate) machines: Arc<Machines>,
     crypts: Arc<Crypts>,
+    cluster: Arc<Cluster>,
+    /// Room for plans that are made for callers.
+    plans: Arc<Semaphore>,
     audit: Arc<Audit>,
     tokens: Arc<Tokens>,
     feeds: Arc<Feeds>,
@@ -59,11 +66,19 @@ impl App {
     }
 
     /// Everything handlers need, on one foundation.
-    pub fn new(foundation: Arc<Foundation>, crypts: Crypts, policy: Policy, feed_room: FeedRoom) -> App {
+    pub fn new(
+        foundation: Arc<Foundation>,
+        crypts: Crypts,
+        cluster: Arc<Cluster>,
+        policy: Policy,
+        feed_room: FeedRoom,
+    ) -> App {
         App {
             config: Arc::new(Config::new(Arc::clone(&foundation))),
             machines: Arc::new(Machines::new(Arc::clone(&foundation))),
             crypts: Arc::new(crypts),
+            cluster,
+            plans: Arc::new(Semaphore::new(limits::PLANS_MAX)),
             audit: Arc::new(Audit::new(Arc::clone(&foundation))),
             tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
             feeds: Arc::new(Feeds::new(Arc::clone(&foundation))),
@@ -87,6 +102,7 @@ impl App {
         (name = "machines", description = "Registered servers"),
         (name = "config", description = "How addresses are assigned"),
         (name = "crypts", description = "Keys of encrypted disks; HTTPS, or plain HTTP from this machine"),
+        (name = "cluster", description = "The Kubernetes cluster: what people ask of it, what the planner does, and why"),
         (name = "logs", description = "Who changed what: the audit log"),
         (name = "events", description = "What changes, as it changes"),
         (name = "tokens", description = "Access tokens"),
@@ -111,6 +127,18 @@ fn parts() -> (Router<App>, OpenApi) {
         .routes(routes!(crypts::delete))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(cluster::get_template, cluster::put_template))
+        .routes(routes!(cluster::get_variables, cluster::put_variables, cluster::delete_variables))
+        .routes(routes!(cluster::get_enabled, cluster::put_enabled))
+        .routes(routes!(cluster::get_configuration, cluster::put_configuration))
+        .routes(routes!(cluster::plans::plan))
+        .routes(routes!(cluster::plans::simulate))
+        .routes(routes!(cluster::plans::explain))
+        .routes(routes!(cluster::plans::list))
+        .routes(routes!(cluster::plans::get))
+        .routes(routes!(cluster::plans::status))
+        .routes(routes!(constraints::get, constraints::put))
+        .routes(routes!(constraints::put_one))
         .routes(routes!(system::version))
         .routes(routes!(system::health))
         .split_for_parts();

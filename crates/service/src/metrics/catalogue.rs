@@ -85,6 +85,30 @@ metrics! {
         "0: this version keeps no images.";
     IMAGES_ITEMS: Gauge "sabakan_images_items_total" [] "The total items of Images.",
         "0: this version keeps no images.";
+    CLUSTER_SUCCESSFUL: Gauge "cke_sabakan_integration_successful" [] "Whether the last plan of the cluster could go on.",
+        "Only on the server that plans, while the planner works. 0: `sabactl cluster plan` says what blocks and what would unblock it.";
+    CLUSTER_PLANNED_AT: Gauge "cke_sabakan_integration_timestamp_seconds" [] "When the last plan of the cluster was made.",
+        "Older than a few times `--cluster-period` on every server: nobody plans.";
+    CLUSTER_WORKERS: Gauge "cke_sabakan_workers" ["role"] "Workers of the cluster by role.",
+        "After the last plan that could go on.";
+    CLUSTER_UNUSED: Gauge "cke_sabakan_unused_machines" [] "Healthy machines that are not in the cluster.",
+        "After the last plan that could go on. 0: nothing that breaks can be replaced.";
+    CLUSTER_MINIMUM_MET: Gauge "sabakan_cluster_minimum_workers_met" [] "Whether there are as many healthy workers as minimum-workers.",
+        "0 although the plan could go on: no machine of the role that is due is left.";
+    CLUSTER_PLAN_SECONDS: Gauge "sabakan_cluster_plan_duration_seconds" [] "How long the last plan of the cluster took to make.",
+        "Grows with the number of machines.";
+    CLUSTER_QUERY_FAILURES: Counter "sabakan_cluster_query_failures_total" [] "Rounds of the planner without a list of machines or of taints.",
+        "The registry of `--cluster-registry-url`, or Kubernetes, did not answer. Nothing is changed then.";
+    CLUSTER_CHANGES: Counter "sabakan_cluster_changes_total" [] "Changes of the cluster that this server made.",
+        "At most one for each round.";
+    CLUSTER_NODES_WANTED: Gauge "sabakan_cluster_nodes_as_wanted" [] "Nodes in Kubernetes that carry what the configuration says.",
+        "Only on the server that applies (`--cluster-apply`), after it has looked once.";
+    CLUSTER_NODES_MISSING: Gauge "sabakan_cluster_nodes_missing" [] "Nodes of the configuration that Kubernetes does not know.",
+        "They are never created here. More than 0 for long: nobody joins them to the cluster. The log names them.";
+    CLUSTER_NODES_FAILED: Gauge "sabakan_cluster_nodes_failed" [] "Nodes that could not be changed as the configuration says.",
+        "The log has the reason, with `task=\"cluster-nodes\"`.";
+    CLUSTER_APPLIED_AT: Gauge "sabakan_cluster_apply_last_success_timestamp_seconds" [] "When every node in Kubernetes was last as wanted.",
+        "Gets old when Kubernetes does not answer, refuses us, or another program changes the same keys.";
     TASKS: Gauge "sabakan_task_last_success_timestamp_seconds" ["task"] "When a background task last did its work.",
         "`retention` (old audit entries, hourly), `compactor` (history of the embedded store, every five minutes once it has run \
          for an hour). A series exists after the first success.";

@@ -9,13 +9,18 @@ use std::{
 use sabakan_store::{Revision, StoreError, view::Snapshot};
 use tokio::time::timeout;
 
-use super::{Metrics, catalogue, counts, machine_status::MachineStatus, process, text::Text};
-use crate::{Foundation, ServiceError, limits};
+use super::{Metrics, catalogue, cluster, counts, machine_status::MachineStatus, process, text::Text};
+use crate::{
+    Foundation, ServiceError,
+    cluster::{Cluster, Figures, kubernetes::Progress},
+    limits,
+};
 
 /// Answers scrapes.
 pub struct Scrapes {
     on: Arc<Foundation>,
     metrics: Arc<Metrics>,
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// An answer under way.
@@ -31,12 +36,19 @@ struct Facts {
     store_up: bool,
     lag: u64,
     stuck: Duration,
+    cluster: Option<Figures>,
+    applying: Option<Progress>,
 }
 
 impl Scrapes {
     /// Answers from a foundation and what was counted.
     pub fn new(on: Arc<Foundation>, metrics: Arc<Metrics>) -> Scrapes {
-        Scrapes { on, metrics }
+        Scrapes { on, metrics, cluster: None }
+    }
+
+    /// The same, with the figures of a planner.
+    pub fn with_cluster(self, cluster: Arc<Cluster>) -> Scrapes {
+        Scrapes { cluster: Some(cluster), ..self }
     }
 
     /// Collects the figures.
@@ -65,7 +77,9 @@ impl Scrapes {
             snapshot = waited.ok().and_then(Result::ok).unwrap_or_else(|| view.latest_known());
         }
         let stuck = self.metrics.stuck_for(snapshot.revision(), newest);
-        Facts { store_up: matches!(asked, Ok(Ok(_))), snapshot, lag, stuck }
+        let cluster = self.cluster.as_ref().map(|cluster| cluster.figures());
+        let applying = self.cluster.as_ref().and_then(|cluster| cluster.applying());
+        Facts { store_up: matches!(asked, Ok(Ok(_))), snapshot, lag, stuck, cluster, applying }
     }
 }
 
@@ -101,6 +115,12 @@ impl Metrics {
             [catalogue::ASSETS_BYTES, catalogue::ASSETS_ITEMS, catalogue::IMAGES_BYTES, catalogue::IMAGES_ITEMS]
         {
             text.single(&metric, 0);
+        }
+        if let Some(figures) = &facts.cluster {
+            cluster::write(&mut text, figures);
+        }
+        if let Some(progress) = &facts.applying {
+            cluster::write_applying(&mut text, progress);
         }
         text.head(&catalogue::TASKS);
         for (task, at) in &self.last_success {

@@ -4,6 +4,7 @@
 mod allocation;
 mod audit;
 mod chassis;
+mod cluster;
 mod config;
 mod machine;
 mod node;
@@ -17,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use allocation::AllocationRecord;
 pub use audit::AuditRecord;
 pub use chassis::ChassisRecord;
+pub use cluster::{ConfigurationRecord, ConstraintsRecord, PlanNumbersRecord, PlanRecord};
 pub use config::{DhcpRecord, IpamRecord};
 pub use machine::MachineRecord;
 pub(crate) use machine::decode_machine;

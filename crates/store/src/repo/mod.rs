@@ -5,10 +5,12 @@
 pub mod allocations;
 pub mod audit;
 pub mod chassis;
+pub mod cluster;
 pub mod config;
 pub mod consistency;
 pub mod crypts;
 pub mod feed;
+pub mod leaders;
 pub mod machines;
 pub mod nodes;
 pub mod ports;

@@ -11,6 +11,7 @@ macro_rules! on_both_stores {
 mod all_or_nothing;
 mod audit;
 mod bad_input;
+mod cluster;
 mod connections;
 mod consistency;
 mod crypts;
@@ -21,6 +22,7 @@ mod graphql;
 mod histories;
 mod https_client;
 mod ironic;
+mod kubernetes;
 mod lifecycle;
 mod metrics;
 mod provisioning;

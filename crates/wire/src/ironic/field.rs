@@ -2,7 +2,7 @@
 
 use super::{Refused, Version};
 
-/// A member of something this API shows. Declared by [`fields!`].
+/// A member of something this API shows. Declared by `fields!`.
 pub trait Field: Copy + Eq + 'static {
     /// What it is a member of, in refusals.
     const OF: &'static str;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cluster::ProblemJson;
+
 /// What kind of refusal or failure it was, whatever status an older API gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -82,6 +84,9 @@ pub struct ErrorJson {
     /// For programs; answers of older servers do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ErrorKind>,
+    /// Everything that is wrong in a document that was sent, each with its place; absent where there is only one thing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<ProblemJson>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! JSON shapes of the REST API under `/api/v1/`.
 
 mod audit;
+pub mod cluster;
 mod config;
 mod error;
 mod event;
@@ -43,6 +44,26 @@ pub mod paths {
     pub const EVENTS: &str = "/api/v1/events";
     /// Access tokens.
     pub const TOKENS: &str = "/api/v1/tokens";
+    /// What the Kubernetes cluster shall look like.
+    pub const CLUSTER_TEMPLATE: &str = "/api/v1/cluster/template";
+    /// Which machines it may use.
+    pub const CLUSTER_VARIABLES: &str = "/api/v1/cluster/variables";
+    /// Whether its planner works.
+    pub const CLUSTER_ENABLED: &str = "/api/v1/cluster/enabled";
+    /// What it looks like.
+    pub const CLUSTER_CONFIGURATION: &str = "/api/v1/cluster/configuration";
+    /// What the next round of its planner would do.
+    pub const CLUSTER_PLAN: &str = "/api/v1/cluster/plan";
+    /// What later rounds would do.
+    pub const CLUSTER_SIMULATION: &str = "/api/v1/cluster/simulation";
+    /// Why a machine is, or is not, in it.
+    pub const CLUSTER_MACHINES: &str = "/api/v1/cluster/machines";
+    /// Plans that were kept.
+    pub const CLUSTER_PLANS: &str = "/api/v1/cluster/plans";
+    /// How its planner is doing.
+    pub const CLUSTER_STATUS: &str = "/api/v1/cluster/status";
+    /// How large it may be.
+    pub const CONSTRAINTS: &str = "/api/v1/constraints";
     /// Version of the program.
     pub const VERSION: &str = "/version";
     /// Whether the server can do its work.

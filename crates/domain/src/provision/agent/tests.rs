@@ -1,3 +1,5 @@
+//! Whom an agent may be, what it may say, and where it may be called.
+
 use serde_json::json;
 
 use super::{super::fixtures::Desk, *};

@@ -1,3 +1,5 @@
+//! Which node a wish gets, in which order they are tried, and why none fits.
+
 use std::collections::BTreeSet;
 
 use super::*;

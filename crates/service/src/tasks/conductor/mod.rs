@@ -6,7 +6,6 @@
 
 mod callbacks;
 mod in_flight;
-mod lease;
 mod poll;
 mod ramdisk;
 mod steps;
@@ -28,11 +27,15 @@ use sabakan_domain::{
     words::Serial,
 };
 use sabakan_drivers::simulated::Heartbeat;
-use sabakan_store::repo::audit::By;
+use sabakan_store::{
+    StoreError,
+    repo::{self, audit::By},
+};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{in_flight::InFlight, lease::Lease};
+use self::in_flight::InFlight;
+use super::lease::{self, Lease};
 use crate::{Foundation, error_chain, hardware::Hardware, limits, nodes};
 
 /// How a server does provisioning work.
@@ -107,7 +110,7 @@ impl Conductor {
         }
         workers.spawn(poll::run(Arc::clone(&self), stop.clone()));
         while !stop.is_cancelled() {
-            match Lease::obtain(&self.on, &self.options).await {
+            match self.announce().await {
                 Ok(lease) => self.work_under(Arc::new(lease), &workers, &stop).await,
                 Err(error) => {
                     tracing::warn!(error = error_chain(&error), task = "conductor", "no lease, trying again");
@@ -120,6 +123,13 @@ impl Conductor {
         }
         workers.close();
         workers.wait().await;
+    }
+
+    /// Opens a lease and announces this server under it.
+    async fn announce(&self) -> Result<Lease, StoreError> {
+        let lease = Lease::obtain(&self.on, "conductor", self.options.lease).await?;
+        repo::nodes::announce(&*self.on.store, &self.on.keys, lease.id, &self.options.name).await?;
+        Ok(lease)
     }
 
     /// Hands out work as long as the lease lives.

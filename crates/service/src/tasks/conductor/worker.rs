@@ -14,7 +14,8 @@ use sabakan_domain::{
 use sabakan_store::repo::nodes::{self, Facts, Grip, Held, WorkError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Conductor, lease::Lease, steps};
+use super::{Conductor, steps};
+use crate::tasks::lease::Lease;
 use crate::{error_chain, limits};
 
 /// Works on a node until it waits, is done, or the server stops. When it returns, the node is let go of.

@@ -1,6 +1,6 @@
-//! The benchmarks of the product, as a table: `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision] [ironic]`.
-//! Programs, not timed tests: the machines they run on are shared and noisy, so what depends on the disk is given as a ratio to what the
-//! same disk did in the same minute.
+//! The benchmarks of the product, as a table:
+//! `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision] [plan] [ironic]`. Programs, not timed tests: the machines
+//! they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same disk did in the same minute.
 //!
 //! Exits with an error when something could not be measured. A missed target is marked in the table and is no error: whether the
 //! machine or the program is to blame is for people to judge.
@@ -11,6 +11,7 @@ mod client;
 mod fleet;
 mod ironic;
 mod machine;
+mod plan;
 mod provision;
 mod scrape;
 mod search;
@@ -21,7 +22,7 @@ use anyhow::bail;
 use table::Row;
 
 /// The benchmarks, in the order they run.
-const NAMES: [&str; 7] = ["store", "changes", "fleet", "scrape", "search", "provision", "ironic"];
+const NAMES: [&str; 8] = ["store", "changes", "fleet", "scrape", "search", "provision", "plan", "ironic"];
 
 fn main() -> anyhow::Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +45,9 @@ fn main() -> anyhow::Result<()> {
     }
     if chosen("provision") {
         rows.extend(provision::run()?);
+    }
+    if chosen("plan") {
+        rows.extend(plan::run()?);
     }
     if chosen("ironic") {
         rows.extend(ironic::run()?);

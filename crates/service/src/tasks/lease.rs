@@ -1,20 +1,21 @@
-//! The lease of a server: as long as it lives, the nodes its workers hold are theirs. Time is the store's, not ours: it alone decides
-//! when a lease has ended.
+//! The lease of a server: as long as it lives, what it holds in the store is its own: nodes it works on, tasks it leads. Time is the
+//! store's, not ours: it alone decides when a lease has ended.
 
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use sabakan_store::{LeaseId, StoreError, repo::nodes};
+use sabakan_store::{LeaseId, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ConductorOptions;
 use crate::{Foundation, error_chain};
 
 pub(super) struct Lease {
     pub(super) id: LeaseId,
+    /// Whose it is, for those who read logs.
+    task: &'static str,
     time: Duration,
     /// When the last renewal that the store confirmed was asked for: from then on it counts.
     renewed: Mutex<Instant>,
@@ -22,12 +23,11 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Opens a lease and announces the server under it.
-    pub(super) async fn obtain(on: &Foundation, options: &ConductorOptions) -> Result<Lease, StoreError> {
+    /// Opens a lease.
+    pub(super) async fn obtain(on: &Foundation, task: &'static str, time: Duration) -> Result<Lease, StoreError> {
         let renewed = Mutex::new(Instant::now());
-        let id = on.store.grant_lease(options.lease).await?;
-        nodes::announce(&*on.store, &on.keys, id, &options.name).await?;
-        Ok(Lease { id, time: options.lease, renewed, lost: CancellationToken::new() })
+        let id = on.store.grant_lease(time).await?;
+        Ok(Lease { id, task, time, renewed, lost: CancellationToken::new() })
     }
 
     /// When the store may have ended it, unless it is renewed before.
@@ -57,17 +57,13 @@ impl Lease {
     /// Ends the lease in good order.
     pub(super) async fn end(&self, on: &Foundation) {
         if let Err(error) = on.store.revoke_lease(self.id).await {
-            tracing::warn!(
-                error = error_chain(&error),
-                task = "conductor",
-                "the lease was not ended; it ends by itself"
-            );
+            tracing::warn!(error = error_chain(&error), task = self.task, "the lease was not ended; it ends by itself");
         }
     }
 }
 
 /// Renews a lease at a third of its time. Without an answer for the whole of it, it counts as lost here, and not a moment later: the
-/// store may have given the nodes to others.
+/// store may have given what it holds to others.
 pub(super) async fn keep(on: Arc<Foundation>, lease: Arc<Lease>) {
     while !lease.has_ended() {
         tokio::time::sleep_until(lease.ends().min(Instant::now() + lease.time / 3)).await;
@@ -77,9 +73,9 @@ pub(super) async fn keep(on: Arc<Foundation>, lease: Arc<Lease>) {
             Ok(Ok(true)) => *lease.renewed.lock().expect("no holder of this lock panics") = asked,
             Ok(Ok(false)) => break,
             Ok(Err(error)) => {
-                tracing::warn!(error = error_chain(&error), task = "conductor", "the lease was not renewed");
+                tracing::warn!(error = error_chain(&error), task = lease.task, "the lease was not renewed");
             }
-            Err(_) => tracing::warn!(task = "conductor", "the lease was not renewed in time"),
+            Err(_) => tracing::warn!(task = lease.task, "the lease was not renewed in time"),
         }
     }
     lease.lost.cancel();

@@ -1,0 +1,307 @@
+//! What is done to repair a machine: by kind of machine, by what is wrong, step by step. Read from the `repair` part of a cluster's
+//! configuration, which was checked when it was stored.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// What a step can do by itself, instead of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Off and on again, through the controller.
+    PowerCycle,
+    /// On, through the controller.
+    PowerOn,
+    /// Restarts the controller itself.
+    BmcReset,
+    /// Puts the workload on it anew.
+    Rebuild,
+    /// Declares it retiring: a person has to take it from there.
+    Retire,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Action; 5] =
+        [Action::PowerCycle, Action::PowerOn, Action::BmcReset, Action::Rebuild, Action::Retire];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::PowerCycle => "power-cycle",
+            Action::PowerOn => "power-on",
+            Action::BmcReset => "bmc-reset",
+            Action::Rebuild => "rebuild",
+            Action::Retire => "retire",
+        }
+    }
+
+    /// The action with this name.
+    pub fn parse(name: &str) -> Option<Action> {
+        Action::ALL.into_iter().find(|action| action.as_str() == name)
+    }
+}
+
+/// How a step acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// A program with its arguments; the address of the machine is added. No shell.
+    Command(Vec<String>),
+    /// Something this program does.
+    Builtin(Action),
+}
+
+/// One attempt to repair a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// How.
+    pub act: Act,
+    /// How long one try may take; `None`: as long as it likes.
+    pub timeout: Option<Duration>,
+    /// How often it is tried again.
+    pub retries: u32,
+    /// The pause after each try that failed.
+    pub interval: Duration,
+    /// Pods leave the node first.
+    pub need_drain: bool,
+    /// How long the machine is given to become healthy.
+    pub watch: Duration,
+}
+
+/// What is done for one kind of trouble.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// The trouble.
+    pub name: String,
+    /// What is tried, in order.
+    pub steps: Vec<Step>,
+    /// Prints `true` when the machine is healthy.
+    pub health_check: Vec<String>,
+    /// How long the check may take; `None`: as long as it likes.
+    pub health_check_timeout: Option<Duration>,
+    /// Is run when the machine is healthy again.
+    pub success_command: Option<Vec<String>>,
+    /// How long that may take; `None`: as long as it likes.
+    pub success_command_timeout: Option<Duration>,
+}
+
+/// What is done for some kinds of machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Procedure {
+    machine_types: Vec<String>,
+    operations: Vec<Operation>,
+}
+
+/// How machines are repaired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Procedures {
+    procedures: Vec<Procedure>,
+    /// How many machines are worked on at the same time.
+    pub concurrent_max: usize,
+    /// How pods leave a node.
+    pub drain: DrainRules,
+}
+
+/// How pods leave a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainRules {
+    /// Labels of the namespaces whose pods are never deleted by force; `None`: all namespaces.
+    pub protected_namespaces: Option<Value>,
+    /// Labels of the pods of jobs that are never deleted; `None`: all of them.
+    pub protected_job_pods: Option<Value>,
+    /// How often the eviction of a pod is tried again.
+    pub evict_retries: u32,
+    /// The pause between.
+    pub evict_interval: Duration,
+    /// How long it may take until a node is empty.
+    pub timeout: Duration,
+}
+
+impl DrainRules {
+    /// From the members of a `repair` or `reboot` object.
+    pub fn of(members: &Map<String, Value>) -> DrainRules {
+        let selector = |name| members.get(name).filter(|value| is_given(value)).cloned();
+        DrainRules {
+            protected_namespaces: selector("protected_namespaces"),
+            protected_job_pods: selector("protected_job_pods"),
+            evict_retries: count(members, "evict_retries"),
+            evict_interval: seconds(members, "evict_interval", 0),
+            timeout: seconds(members, "eviction_timeout_seconds", 600),
+        }
+    }
+}
+
+/// Why there is nothing to do for a machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoStep {
+    /// No procedure is for its type.
+    #[error("no repair procedure is for machine type {0:?}; add one to the cluster template")]
+    Procedure(String),
+    /// The procedure for its type does not know the trouble.
+    #[error(
+        "the repair procedure for machine type {machine_type:?} has no operation {operation:?}; add one to the cluster template"
+    )]
+    Operation {
+        /// The type.
+        machine_type: String,
+        /// The trouble.
+        operation: String,
+    },
+    /// Every step was tried.
+    #[error("all {0} steps were tried and the machine is not healthy")]
+    Over(usize),
+}
+
+impl Procedures {
+    /// From a cluster's configuration. Without a `repair` part nothing can be repaired.
+    pub fn of(rest: &Map<String, Value>) -> Procedures {
+        let empty = Map::new();
+        let members = rest.get("repair").and_then(Value::as_object).unwrap_or(&empty);
+        let procedures = items(members, "repair_procedures").filter_map(Value::as_object).map(procedure).collect();
+        let concurrent_max = members.get("max_concurrent_repairs").and_then(Value::as_u64).unwrap_or(1);
+        let concurrent_max = usize::try_from(concurrent_max).unwrap_or(usize::MAX);
+        Procedures { procedures, concurrent_max, drain: DrainRules::of(members) }
+    }
+
+    /// What is done for a kind of machine and a kind of trouble.
+    pub fn operation(&self, machine_type: &str, operation: &str) -> Result<&Operation, NoStep> {
+        let is_for = |procedure: &&Procedure| procedure.machine_types.iter().any(|known| known == machine_type);
+        let procedure = self.procedures.iter().find(is_for);
+        let procedure = procedure.ok_or_else(|| NoStep::Procedure(machine_type.to_owned()))?;
+        let found = procedure.operations.iter().find(|known| known.name == operation);
+        found
+            .ok_or_else(|| NoStep::Operation { machine_type: machine_type.to_owned(), operation: operation.to_owned() })
+    }
+
+    /// The step with a number.
+    pub fn step(&self, machine_type: &str, operation: &str, number: usize) -> Result<&Step, NoStep> {
+        let steps = &self.operation(machine_type, operation)?.steps;
+        steps.get(number).ok_or(NoStep::Over(steps.len()))
+    }
+}
+
+fn procedure(members: &Map<String, Value>) -> Procedure {
+    Procedure {
+        machine_types: texts(members, "machine_types").unwrap_or_default(),
+        operations: items(members, "repair_operations").filter_map(Value::as_object).map(operation).collect(),
+    }
+}
+
+fn operation(members: &Map<String, Value>) -> Operation {
+    Operation {
+        name: members.get("operation").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        steps: items(members, "repair_steps").filter_map(Value::as_object).map(step).collect(),
+        health_check: texts(members, "health_check_command").unwrap_or_default(),
+        health_check_timeout: bounded(members, "command_timeout_seconds"),
+        success_command: texts(members, "success_command").filter(|command| !command.is_empty()),
+        success_command_timeout: bounded(members, "success_command_timeout"),
+    }
+}
+
+fn step(members: &Map<String, Value>) -> Step {
+    let action = members.get("action").and_then(Value::as_str).and_then(Action::parse);
+    let command = || Act::Command(texts(members, "repair_command").unwrap_or_default());
+    Step {
+        act: action.map_or_else(command, Act::Builtin),
+        timeout: bounded(members, "command_timeout_seconds"),
+        retries: count(members, "command_retries"),
+        interval: seconds(members, "command_interval", 0),
+        need_drain: members.get("need_drain").and_then(Value::as_bool).unwrap_or(false),
+        watch: seconds(members, "watch_seconds", 0),
+    }
+}
+
+fn is_given(value: &Value) -> bool {
+    !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty())
+}
+
+fn items<'a>(members: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
+    members.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn texts(members: &Map<String, Value>, name: &str) -> Option<Vec<String>> {
+    let list = members.get(name)?.as_array()?;
+    Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+fn number(members: &Map<String, Value>, name: &str) -> Option<u64> {
+    members.get(name).and_then(Value::as_u64)
+}
+
+fn count(members: &Map<String, Value>, name: &str) -> u32 {
+    u32::try_from(number(members, name).unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+fn seconds(members: &Map<String, Value>, name: &str, default: u64) -> Duration {
+    Duration::from_secs(number(members, name).unwrap_or(default))
+}
+
+/// A time limit: 30 seconds unless said otherwise, and none for 0.
+fn bounded(members: &Map<String, Value>, name: &str) -> Option<Duration> {
+    let time = seconds(members, name, 30);
+    (!time.is_zero()).then_some(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn procedures() -> Procedures {
+        let document = json!({ "repair": {
+            "max_concurrent_repairs": 2,
+            "evict_retries": 3,
+            "protected_namespaces": {},
+            "repair_procedures": [
+                { "machine_types": ["a", "b"], "repair_operations": [
+                    { "operation": "unhealthy", "health_check_command": ["check"], "command_timeout_seconds": 0,
+                      "success_command": ["hooray", "-v"],
+                      "repair_steps": [
+                          { "repair_command": ["reset"], "command_retries": 2, "command_interval": 30, "watch_seconds": 600 },
+                          { "action": "power-cycle", "need_drain": true, "command_timeout_seconds": 300 },
+                      ] },
+                ] },
+                { "machine_types": ["b"], "repair_operations": [
+                    { "operation": "unreachable", "health_check_command": ["check"], "repair_steps": [{ "action": "retire" }] },
+                ] },
+            ],
+        } });
+        Procedures::of(document.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn what_is_written_is_meant() {
+        let procedures = procedures();
+        assert_eq!((procedures.concurrent_max, procedures.drain.evict_retries), (2, 3));
+        assert_eq!(procedures.drain.protected_namespaces, None, "an empty selector means all");
+        assert_eq!(procedures.drain.timeout, Duration::from_secs(600));
+        let operation = procedures.operation("a", "unhealthy").expect("known");
+        assert_eq!(operation.health_check_timeout, None);
+        assert_eq!(operation.success_command_timeout, Some(Duration::from_secs(30)));
+        assert_eq!(operation.success_command.as_deref(), Some(&["hooray".to_owned(), "-v".to_owned()][..]));
+        let first = procedures.step("a", "unhealthy", 0).expect("a step");
+        assert_eq!(first.act, Act::Command(vec!["reset".to_owned()]));
+        assert_eq!(
+            (first.retries, first.interval, first.watch),
+            (2, Duration::from_secs(30), Duration::from_secs(600))
+        );
+        assert_eq!(first.timeout, Some(Duration::from_secs(30)));
+        let second = procedures.step("a", "unhealthy", 1).expect("a step");
+        assert_eq!((&second.act, second.need_drain), (&Act::Builtin(Action::PowerCycle), true));
+        assert_eq!(second.timeout, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_apart() {
+        let procedures = procedures();
+        assert_eq!(procedures.step("a", "unhealthy", 2), Err(NoStep::Over(2)));
+        assert_eq!(procedures.step("c", "unhealthy", 0), Err(NoStep::Procedure("c".to_owned())));
+        // The first procedure for a type is the only one.
+        let missing = procedures.step("b", "unreachable", 0).expect_err("not in the first procedure");
+        assert!(matches!(missing, NoStep::Operation { .. }));
+        let none = Procedures::of(&Map::new());
+        assert_eq!(none.concurrent_max, 1);
+        assert!(none.operation("a", "unhealthy").is_err());
+    }
+}

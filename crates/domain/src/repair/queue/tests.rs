@@ -1,0 +1,307 @@
+//! The queue's cases of the specification, and the decisions that depart from the service it follows.
+
+use serde_json::json;
+
+use super::*;
+use crate::repair::entry::Backoff;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().expect("a time")
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+/// n0, n1 and n2 are control planes, n3 to n6 workers.
+fn n(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, number)
+}
+
+fn entry(index: u64, node: u8) -> Entry {
+    Entry {
+        index,
+        address: n(node),
+        serial: None,
+        machine_type: "type1".into(),
+        operation: "op1".into(),
+        status: Status::Queued,
+        step: 0,
+        step_status: StepStatus::Waiting,
+        deleted: false,
+        changed_at: None,
+        backoff: Backoff::default(),
+        created_at: ago(10_000),
+        asked_by: String::new(),
+        note: String::new(),
+    }
+}
+
+fn processing(index: u64, node: u8, step_status: StepStatus, seconds: i64) -> Entry {
+    Entry { status: Status::Processing, step_status, changed_at: Some(ago(seconds)), ..entry(index, node) }
+}
+
+fn reboot(node: u8, status: RebootStatus) -> RebootEntry {
+    RebootEntry { index: 1, node: n(node), status, changed_at: None, backoff: Backoff::default() }
+}
+
+struct World {
+    entries: Vec<Entry>,
+    enabled: bool,
+    concurrent: u64,
+    need_drain: bool,
+    watch: u64,
+    healthy: BTreeSet<Ipv4Addr>,
+    drained: BTreeSet<Ipv4Addr>,
+    cordoned: BTreeSet<Ipv4Addr>,
+    reboots: Vec<RebootEntry>,
+    judgement: Judgement,
+    running: BTreeSet<u64>,
+    etcd_good: bool,
+    configured: bool,
+}
+
+impl World {
+    fn new(entries: impl IntoIterator<Item = Entry>) -> World {
+        World {
+            entries: entries.into_iter().collect(),
+            enabled: true,
+            concurrent: 1,
+            need_drain: false,
+            watch: 0,
+            healthy: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            cordoned: BTreeSet::new(),
+            reboots: Vec::new(),
+            judgement: Judgement::default(),
+            running: BTreeSet::new(),
+            etcd_good: true,
+            configured: true,
+        }
+    }
+
+    fn next(&self) -> Next {
+        let step = json!({ "repair_command": ["fix"], "need_drain": self.need_drain, "watch_seconds": self.watch });
+        let operation = json!({ "operation": "op1", "health_check_command": ["check"], "repair_steps": [step, step] });
+        let document = json!({ "repair": {
+            "max_concurrent_repairs": self.concurrent,
+            "repair_procedures": [{ "machine_types": ["type1"], "repair_operations": [operation] }],
+        } });
+        let empty = serde_json::Map::new();
+        let rest = if self.configured { document.as_object().expect("an object") } else { &empty };
+        let nodes = (0..7).map(|number| (n(number), number < 3)).collect();
+        next(&Around {
+            entries: &self.entries,
+            enabled: self.enabled,
+            procedures: &Procedures::of(rest),
+            nodes: &nodes,
+            healthy: &self.healthy,
+            drained: &self.drained,
+            cordoned: &self.cordoned,
+            reboots: &self.reboots,
+            judgement: &self.judgement,
+            running: &self.running,
+            etcd_good: self.etcd_good,
+            now: now(),
+        })
+    }
+}
+
+/// What is done, in short; `active` says whether reboots wait.
+fn check(world: &World, acts: &[&str], active: bool) {
+    let next = world.next();
+    let shown: Vec<String> = next
+        .acts
+        .iter()
+        .map(|(index, act)| match act {
+            Act::Remove => format!("{index} remove"),
+            Act::Finish { healthy: true, .. } => format!("{index} succeeded"),
+            Act::Finish { healthy: false, .. } => format!("{index} failed"),
+            Act::StartDrain { step } => format!("{index} drain {step}"),
+            Act::GiveUpDrain { .. } => format!("{index} give up"),
+            Act::WatchAgain => format!("{index} watch again"),
+            Act::Execute { step } => format!("{index} execute {step}"),
+        })
+        .collect();
+    assert_eq!((shown, next.active), (acts.iter().map(ToString::to_string).collect(), active));
+    // Every entry is acted on or says why not.
+    for entry in &world.entries {
+        let acted = next.acts.iter().any(|(index, _)| *index == entry.index);
+        assert_eq!(acted, !next.waits.contains_key(&entry.index), "{}", entry.index);
+    }
+}
+
+#[test]
+fn who_is_worked_on() {
+    check(&World::new([entry(1, 4)]), &["1 execute 0"], true);
+    let stranger = Entry { address: Ipv4Addr::new(10, 9, 9, 9), ..entry(1, 4) };
+    check(&World { need_drain: true, ..World::new([stranger]) }, &["1 execute 0"], true);
+    let three = || [entry(1, 0), entry(2, 4), entry(3, 5)];
+    check(&World { concurrent: 2, ..World::new(three()) }, &["1 execute 0", "2 execute 0"], true);
+    check(&World { concurrent: 2, ..World::new([entry(1, 0), entry(2, 0)]) }, &["1 execute 0"], true);
+    check(&World { concurrent: 2, ..World::new([entry(1, 0), entry(2, 1)]) }, &["1 execute 0"], true);
+    // Control planes come first; who is worked on already comes before all others.
+    check(&World::new([entry(1, 4), entry(2, 0)]), &["2 execute 0"], true);
+    let begun = processing(3, 5, StepStatus::Waiting, 10);
+    check(&World::new([entry(1, 0), begun]), &["3 execute 0"], true);
+    // One machine is never worked on twice at once.
+    check(&World { concurrent: 2, ..World::new([entry(1, 4), entry(2, 4)]) }, &["1 execute 0"], true);
+}
+
+#[test]
+fn what_nobody_knows_how_to_repair_fails_and_takes_no_place() {
+    let strange = Entry { operation: "op9".into(), ..entry(1, 4) };
+    check(&World::new([strange.clone()]), &["1 failed"], false);
+    check(&World::new([strange.clone(), entry(2, 5)]), &["1 failed", "2 execute 0"], true);
+    check(&World::new([strange, entry(2, 0)]), &["2 execute 0"], true);
+    check(&World { configured: false, ..World::new([entry(1, 4)]) }, &["1 failed"], false);
+}
+
+#[test]
+fn control_planes_are_not_repaired_beside_a_reboot_of_another() {
+    let world = |node, status| World { reboots: vec![reboot(node, status)], ..World::new([entry(1, 0)]) };
+    check(&world(1, RebootStatus::Rebooting), &[], false);
+    check(&world(1, RebootStatus::Draining), &[], false);
+    check(&world(1, RebootStatus::Queued), &["1 execute 0"], true);
+    check(&world(0, RebootStatus::Rebooting), &["1 execute 0"], true);
+    check(&world(4, RebootStatus::Rebooting), &["1 execute 0"], true);
+    let two = vec![reboot(0, RebootStatus::Rebooting), RebootEntry { index: 2, ..reboot(1, RebootStatus::Rebooting) }];
+    check(&World { reboots: two, ..World::new([entry(1, 0)]) }, &[], false);
+}
+
+#[test]
+fn a_pause_that_ends_puts_no_machine_beside_the_one_that_is_worked_on() {
+    let paused =
+        Entry { backoff: Backoff { count: 1, until: Some(ago(1)) }, ..processing(1, 4, StepStatus::Waiting, 900) };
+    let watched = processing(2, 5, StepStatus::Watching, 60);
+    check(&World { watch: 600, need_drain: true, ..World::new([paused.clone(), watched]) }, &[], true);
+    // The same for two repairs of one machine, and for two control planes.
+    let again = processing(2, 4, StepStatus::Watching, 60);
+    check(&World { watch: 600, concurrent: 2, ..World::new([paused.clone(), again]) }, &[], true);
+    let planes = [Entry { address: n(0), ..paused }, processing(2, 1, StepStatus::Watching, 60)];
+    check(&World { watch: 600, concurrent: 2, ..World::new(planes) }, &[], true);
+}
+
+#[test]
+fn nothing_is_begun_for_who_is_held() {
+    let serial = crate::words::Serial::new("m4").expect("a serial");
+    let group = super::super::guard::Group { kind: super::super::guard::GroupKind::Rack, value: "7".to_owned() };
+    let held = super::super::incident::Held { incident: Some(3), group };
+    let judgement = Judgement { held: [(serial.clone(), held)].into(), ..Judgement::default() };
+    let world = |entries: Vec<Entry>| World { judgement: judgement.clone(), need_drain: true, ..World::new(entries) };
+    let of_it = |entry: Entry| Entry { serial: Some(serial.clone()), ..entry };
+    check(&world(vec![of_it(entry(1, 4))]), &[], false);
+    assert!(world(vec![of_it(entry(1, 4))]).next().waits[&1].contains("incident 3"));
+    check(&world(vec![of_it(entry(1, 4)), entry(2, 5)]), &["2 drain 0"], true);
+    check(&world(vec![of_it(processing(1, 4, StepStatus::Watching, 60))]), &[], false);
+    let draining = of_it(processing(1, 4, StepStatus::Draining, 60));
+    check(&World { drained: [n(4)].into(), ..world(vec![draining]) }, &["1 give up"], true);
+    check(&World { healthy: [n(4)].into(), ..world(vec![of_it(entry(1, 4))]) }, &["1 succeeded"], false);
+    // A repair asked for by hand is nobody else's business.
+    check(&world(vec![entry(1, 4)]), &["1 drain 0"], true);
+}
+
+#[test]
+fn while_its_command_runs_nothing_else_is_done_with_a_machine() {
+    let running = |entry: Entry| World { running: [1].into(), ..World::new([entry, self::entry(2, 5)]) };
+    check(&running(processing(1, 4, StepStatus::Watching, 9_000)), &[], true);
+    check(&running(Entry { deleted: true, ..processing(1, 4, StepStatus::Watching, 9_000) }), &[], true);
+    let healthy = World { healthy: [n(4)].into(), ..running(processing(1, 4, StepStatus::Watching, 9_000)) };
+    check(&healthy, &[], true);
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_nobody_wait_for_it() {
+    let ahead = -400 * 86_400;
+    let watching = World { watch: 600, ..World::new([processing(1, 4, StepStatus::Watching, ahead)]) };
+    check(&watching, &["1 watch again"], true);
+    check(&World { etcd_good: false, ..watching }, &["1 watch again"], true);
+    let a_little = World { watch: 600, ..World::new([processing(1, 4, StepStatus::Watching, -500)]) };
+    check(&a_little, &[], true);
+    let draining = World { need_drain: true, ..World::new([processing(1, 4, StepStatus::Draining, ahead)]) };
+    check(&draining, &["1 give up"], true);
+    let paused =
+        Entry { backoff: Backoff { count: 1, until: Some(ago(ahead)) }, ..processing(1, 4, StepStatus::Waiting, 1) };
+    check(&World::new([paused]), &["1 execute 0"], true);
+}
+
+#[test]
+fn drains() {
+    let drain = |entry: Entry| World { need_drain: true, ..World::new([entry]) };
+    check(&drain(entry(1, 4)), &["1 drain 0"], true);
+    check(&drain(processing(1, 4, StepStatus::Draining, 300)), &[], true);
+    check(&drain(processing(1, 4, StepStatus::Draining, 1_200)), &["1 give up"], true);
+    let drained = World { drained: [n(4)].into(), ..drain(processing(1, 4, StepStatus::Draining, 300)) };
+    check(&drained, &["1 execute 0"], true);
+    let backoff = |seconds| Backoff { count: 1, until: Some(ago(seconds)) };
+    let waiting = |seconds| Entry { backoff: backoff(seconds), ..processing(1, 4, StepStatus::Waiting, 10) };
+    check(&drain(waiting(-60)), &[], false);
+    check(&drain(waiting(60)), &["1 drain 0"], true);
+}
+
+#[test]
+fn watching() {
+    let watch = |seconds| World { watch: 600, ..World::new([processing(1, 4, StepStatus::Watching, seconds)]) };
+    check(&watch(300), &[], true);
+    check(&watch(601), &["1 execute 1"], true);
+    check(&World::new([processing(1, 4, StepStatus::Watching, 1)]), &["1 execute 1"], true);
+    let last = Entry { step: 1, ..processing(1, 4, StepStatus::Watching, 1) };
+    check(&World::new([last]), &["1 failed"], false);
+    let beyond = Entry { step: 2, ..processing(1, 4, StepStatus::Waiting, 1) };
+    check(&World::new([beyond]), &["1 failed"], false);
+    check(&World { healthy: [n(4)].into(), ..watch(300) }, &["1 succeeded"], false);
+    check(&World { healthy: [n(4)].into(), ..World::new([entry(1, 4)]) }, &["1 succeeded"], false);
+    check(&World { need_drain: true, ..watch(601) }, &["1 drain 1"], true);
+}
+
+#[test]
+fn ends() {
+    let done = |status| Entry { status, ..entry(1, 4) };
+    for status in [Status::Succeeded, Status::Failed] {
+        check(&World::new([done(status)]), &[], false);
+        let cordoned = World { cordoned: [n(4)].into(), ..World::new([done(status)]) };
+        assert_eq!(cordoned.next().uncordon, [n(4)]);
+    }
+    let deleted = Entry { deleted: true, ..processing(1, 4, StepStatus::Watching, 1) };
+    let world = World { cordoned: [n(4)].into(), ..World::new([deleted]) };
+    check(&world, &["1 remove"], false);
+    assert_eq!(world.next().uncordon, [n(4)]);
+}
+
+#[test]
+fn who_stays_cordoned() {
+    let uncordoned = |entries: Vec<Entry>, reboots: Vec<RebootEntry>| {
+        let world = World { cordoned: [n(4)].into(), reboots, ..World::new(entries) };
+        !world.next().uncordon.is_empty()
+    };
+    assert!(!uncordoned(vec![processing(1, 4, StepStatus::Draining, 1)], vec![]));
+    assert!(!uncordoned(vec![processing(1, 4, StepStatus::Watching, 1)], vec![]));
+    assert!(uncordoned(vec![processing(1, 4, StepStatus::Waiting, 1)], vec![]), "during a pause it works");
+    assert!(uncordoned(vec![], vec![]));
+    assert!(!uncordoned(vec![], vec![reboot(4, RebootStatus::Draining)]));
+    assert!(!uncordoned(vec![], vec![reboot(4, RebootStatus::Rebooting)]));
+    assert!(uncordoned(vec![], vec![reboot(4, RebootStatus::Queued)]));
+}
+
+#[test]
+fn a_disabled_queue_begins_nothing_and_does_not_block_reboots() {
+    let disabled = |entry: Entry| World { enabled: false, need_drain: true, ..World::new([entry]) };
+    check(&disabled(entry(1, 4)), &[], false);
+    check(&disabled(processing(1, 4, StepStatus::Draining, 1)), &["1 give up"], true);
+    let paused =
+        Entry { backoff: Backoff { count: 1, until: Some(ago(-60)) }, ..processing(1, 4, StepStatus::Waiting, 10) };
+    check(&disabled(paused), &[], false);
+    check(&World { healthy: [n(4)].into(), ..disabled(entry(1, 4)) }, &["1 succeeded"], false);
+    check(&disabled(Entry { deleted: true, ..entry(1, 4) }), &["1 remove"], false);
+    // What is not begun keeps no place: every drain is given up.
+    let over = processing(1, 4, StepStatus::Watching, 60);
+    let both = World { enabled: false, ..World::new([over, processing(2, 5, StepStatus::Draining, 1)]) };
+    check(&both, &["2 give up"], true);
+}
+
+#[test]
+fn nothing_is_taken_away_while_etcd_is_not_in_order() {
+    check(&World { etcd_good: false, ..World::new([entry(1, 4)]) }, &[], true);
+    let timed_out = processing(1, 4, StepStatus::Draining, 1_200);
+    check(&World { etcd_good: false, need_drain: true, ..World::new([timed_out]) }, &["1 give up"], true);
+}

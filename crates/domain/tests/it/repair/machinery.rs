@@ -1,0 +1,212 @@
+//! A small service around the rules of repair: what it stores, and how it writes down what the rules say. Commands and drains are
+//! somebody else's; time and chance come from outside.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use sabakan_domain::repair::{
+    enqueue::{self, Decision, Limits, NewEntry},
+    entry::{Backoff, Entry, Status, StepStatus},
+    guard::{Census, Failure, GuardRules},
+    incident::{self, Incident, Judgement, Phase},
+    procedure::Procedures,
+    queue::{self, Act, Next},
+    reboot::RebootEntry,
+};
+
+/// What operators set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub entries_max: u32,
+    pub wait_rebooting: Duration,
+    pub finished_counts: Option<Duration>,
+    pub guard: GuardRules,
+    pub enabled: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            entries_max: 3,
+            wait_rebooting: Duration::from_secs(300),
+            finished_counts: None,
+            guard: GuardRules::default(),
+            enabled: true,
+        }
+    }
+}
+
+/// What is known of the outside when the queue is worked on.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Nodes, and whether each is a control plane.
+    pub nodes: BTreeMap<Ipv4Addr, bool>,
+    pub healthy: BTreeSet<Ipv4Addr>,
+    pub drained: BTreeSet<Ipv4Addr>,
+    pub running: BTreeSet<u64>,
+    pub etcd_good: bool,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        let (nodes, healthy, drained, running) = Default::default();
+        Facts { nodes, healthy, drained, running, etcd_good: true }
+    }
+}
+
+/// Everything that is stored.
+#[derive(Debug, Clone, Default)]
+pub struct Machinery {
+    pub entries: BTreeMap<u64, Entry>,
+    pub incidents: Vec<Incident>,
+    pub reboots: Vec<RebootEntry>,
+    pub cordoned: BTreeSet<Ipv4Addr>,
+    pub settings: Settings,
+    /// The numbers that the next entry and the next incident get.
+    pub next_entry: u64,
+    pub next_incident: u64,
+}
+
+impl Machinery {
+    fn queue(&self) -> Vec<Entry> {
+        self.entries.values().cloned().collect()
+    }
+
+    /// What failed together.
+    pub fn judge(&self, failures: &[Failure], census: &Census, now: Timestamp) -> Judgement {
+        let Settings { wait_rebooting, guard: rules, .. } = &self.settings;
+        let (incidents, queue, reboots) = (self.incidents.as_slice(), &self.queue(), self.reboots.as_slice());
+        let wait_rebooting = *wait_rebooting;
+        incident::judge(failures, &incident::Around { census, incidents, queue, reboots, wait_rebooting, rules, now })
+    }
+
+    /// What comes into the queue.
+    pub fn decide(
+        &self,
+        failures: &[Failure],
+        judgement: &Judgement,
+        cluster: Option<&BTreeSet<Ipv4Addr>>,
+        procedures: &Procedures,
+        now: Timestamp,
+    ) -> Decision {
+        let Settings { entries_max, wait_rebooting, finished_counts, guard, .. } = &self.settings;
+        let limits = Limits {
+            entries_max: *entries_max,
+            wait_rebooting: *wait_rebooting,
+            finished_counts: *finished_counts,
+            guard,
+        };
+        let (queue, reboots) = (self.queue(), self.reboots.as_slice());
+        enqueue::decide(
+            failures,
+            &enqueue::Around { queue: &queue, reboots, cluster, procedures, judgement, limits, now },
+        )
+    }
+
+    /// Writes down what a round of the enqueuer decided. New incidents are answered.
+    pub fn put_round(&mut self, judgement: &Judgement, decision: &Decision, now: Timestamp) -> Vec<Incident> {
+        for incident in &mut self.incidents {
+            if let Some(joined) = judgement.joined.get(&incident.number) {
+                incident.members.extend(joined.iter().cloned());
+            }
+            if judgement.recovered.contains(&incident.number) {
+                incident.phase = Phase::Recovered { at: now };
+            }
+        }
+        let mut opened = Vec::new();
+        for found in &judgement.opened {
+            self.next_incident += 1;
+            opened.push(Incident {
+                number: self.next_incident,
+                group: found.group.clone(),
+                opened_at: now,
+                because: found.to_string(),
+                members: found.members.clone(),
+                phase: Phase::Open,
+            });
+        }
+        self.incidents.extend(opened.iter().cloned());
+        for new in &decision.enqueue {
+            let NewEntry { serial, address, machine_type, operation } = new.clone();
+            let entry = blank(address, machine_type, operation, now);
+            self.add(Entry { serial: Some(serial), asked_by: "automatic repair".into(), ..entry });
+        }
+        opened
+    }
+
+    /// Adds an entry under the next number.
+    pub fn add(&mut self, entry: Entry) -> u64 {
+        self.next_entry += 1;
+        self.entries.insert(self.next_entry, Entry { index: self.next_entry, ..entry });
+        self.next_entry
+    }
+
+    /// What is done next with the queue.
+    pub fn next(&self, facts: &Facts, judgement: &Judgement, procedures: &Procedures, now: Timestamp) -> Next {
+        let Facts { nodes, healthy, drained, running, etcd_good } = facts;
+        queue::next(&queue::Around {
+            entries: &self.queue(),
+            enabled: self.settings.enabled,
+            procedures,
+            nodes,
+            healthy,
+            drained,
+            cordoned: &self.cordoned,
+            reboots: &self.reboots,
+            judgement,
+            running,
+            etcd_good: *etcd_good,
+            now,
+        })
+    }
+
+    /// Writes down that an act begins. Only what the act owns is touched: a mark that somebody set meanwhile stays.
+    pub fn put(&mut self, index: u64, act: &Act, now: Timestamp, random: u64) {
+        if *act == Act::Remove {
+            self.entries.remove(&index);
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(&index) else { return };
+        let (status, step_status) = match act {
+            Act::Remove => return,
+            Act::Finish { healthy: true, .. } => (Status::Succeeded, entry.step_status),
+            Act::Finish { healthy: false, .. } => (Status::Failed, entry.step_status),
+            Act::StartDrain { .. } => (Status::Processing, StepStatus::Draining),
+            Act::GiveUpDrain { .. } => (Status::Processing, StepStatus::Waiting),
+            Act::WatchAgain | Act::Execute { .. } => (Status::Processing, StepStatus::Watching),
+        };
+        match act {
+            Act::StartDrain { step } | Act::Execute { step } => entry.step = *step,
+            Act::GiveUpDrain { .. } => entry.backoff = entry.backoff.after_failure(now, random),
+            Act::Remove | Act::Finish { .. } | Act::WatchAgain => {}
+        }
+        (entry.status, entry.step_status, entry.changed_at) = (status, step_status, Some(now));
+        if matches!(act, Act::StartDrain { .. }) {
+            self.cordoned.insert(entry.address);
+        }
+    }
+}
+
+/// An entry that nothing was done with.
+pub fn blank(address: Ipv4Addr, machine_type: String, operation: String, now: Timestamp) -> Entry {
+    Entry {
+        index: 0,
+        address,
+        serial: None,
+        machine_type,
+        operation,
+        status: Status::Queued,
+        step: 0,
+        step_status: StepStatus::Waiting,
+        deleted: false,
+        changed_at: None,
+        backoff: Backoff::default(),
+        created_at: now,
+        asked_by: String::new(),
+        note: String::new(),
+    }
+}

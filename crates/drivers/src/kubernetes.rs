@@ -1,0 +1,96 @@
+//! What sabakan asks a Kubernetes API for: the Nodes there are, and one step at a time on one of them. `sabakan-kube` implements it over
+//! HTTP; which step is taken is decided in `sabakan_domain::cluster::attributes`.
+//!
+//! Every call is bounded in time by whoever implements it.
+
+use std::{future::Future, pin::Pin};
+
+use sabakan_domain::cluster::attributes::{LiveNode, Step};
+
+/// A boxed future of a call to Kubernetes, so that tasks can hold `Arc<dyn Kubernetes>`.
+pub type KubernetesFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, KubernetesError>> + Send + 'a>>;
+
+/// A Kubernetes API. Nodes are never created and never deleted through it.
+pub trait Kubernetes: Send + Sync + 'static {
+    /// All Nodes, read in pages. Those that change meanwhile are seen before or after the change.
+    fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>>;
+
+    /// The Node with this name; `None`: there is none.
+    fn find(&self, name: &str) -> KubernetesFuture<'_, Option<LiveNode>>;
+
+    /// Takes a step on the Node that was read, and answers with what it is now. [`Step::Taints`] is a conflict if anybody wrote to the
+    /// Node since; every step is one if the Node is gone or another one has its name.
+    fn take(&self, node: &LiveNode, step: &Step) -> KubernetesFuture<'_, LiveNode>;
+}
+
+/// Why Kubernetes did not do it. Texts are for operators; they hold neither credentials nor the address of the API server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KubernetesError {
+    /// The kubeconfig, or what stands for it inside a cluster, cannot be used.
+    #[error("the settings for Kubernetes cannot be used: {0}")]
+    Settings(String),
+    /// No connection, or no answer in time. Whether a write arrived is not known; all of ours may be repeated.
+    #[error("Kubernetes cannot be reached: {0}")]
+    Unreachable(String),
+    /// The certificate of the API server is not one we trust.
+    #[error("the certificate of the Kubernetes API is not trusted: {0}")]
+    Untrusted(String),
+    /// It does not know us.
+    #[error("Kubernetes refused the credentials: {0}")]
+    Credentials(String),
+    /// It knows us and we may not do this.
+    #[error("Kubernetes does not allow sabakan to {what}: {reason}")]
+    Forbidden {
+        /// What it was asked to do.
+        what: String,
+        /// Its answer.
+        reason: String,
+    },
+    /// What was read is no longer so; read again.
+    #[error("the Node changed meanwhile: {0}")]
+    Conflict(String),
+    /// It understood and said no.
+    #[error("Kubernetes refused to {what}: {reason}")]
+    Rejected {
+        /// What it was asked to do.
+        what: String,
+        /// Its answer.
+        reason: String,
+    },
+    /// It is overloaded, or failed by its own account.
+    #[error("Kubernetes failed to {what}: {reason}")]
+    Failed {
+        /// What it was asked to do.
+        what: String,
+        /// Its answer.
+        reason: String,
+    },
+    /// Its answer makes no sense, or is larger than we take.
+    #[error("the answer of Kubernetes to {what} cannot be understood: {reason}")]
+    Protocol {
+        /// What it was asked to do.
+        what: String,
+        /// What is wrong with the answer.
+        reason: String,
+    },
+}
+
+impl KubernetesError {
+    /// Whether the same call, after reading again what it was made from, may succeed without anybody changing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            KubernetesError::Unreachable(_) | KubernetesError::Conflict(_) | KubernetesError::Failed { .. } => true,
+            KubernetesError::Settings(_)
+            | KubernetesError::Untrusted(_)
+            | KubernetesError::Credentials(_)
+            | KubernetesError::Forbidden { .. }
+            | KubernetesError::Rejected { .. }
+            | KubernetesError::Protocol { .. } => false,
+        }
+    }
+
+    /// Whether it says something about one Node only. Otherwise the next Node would hear the same.
+    pub fn is_about_one_node(&self) -> bool {
+        matches!(self, KubernetesError::Conflict(_) | KubernetesError::Rejected { .. })
+    }
+}

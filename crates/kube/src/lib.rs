@@ -1,0 +1,190 @@
+//! [`sabakan_drivers::kubernetes::Kubernetes`] over HTTP. A crate of its own because its dependencies are heavy and nothing else needs
+//! them (docs/adr/0012-applying-to-kubernetes.md).
+//!
+//! Labels and annotations are applied under one field manager and taints under another, because the API server forgets whatever a
+//! manager leaves out: a change of labels would otherwise have to repeat the taints, everybody's taints.
+
+mod failure;
+mod limits;
+mod node;
+mod open;
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use kube::{
+    Client,
+    core::{
+        Request,
+        params::{GetParams, ListParams, Patch, PatchParams},
+    },
+};
+use sabakan_domain::cluster::attributes::{LiveNode, Step};
+use sabakan_drivers::kubernetes::{Kubernetes, KubernetesError, KubernetesFuture};
+
+use crate::failure::Failure;
+pub use crate::open::Source;
+
+/// Who we are to the API server where labels and annotations are concerned.
+pub const FIELD_MANAGER: &str = "sabakan";
+/// Who we are to it where taints are.
+pub const TAINTS_MANAGER: &str = "sabakan-taints";
+
+const NODES: &str = "/api/v1/nodes";
+
+/// A Kubernetes API.
+pub struct Kube {
+    source: Source,
+    /// Forgotten when the API server does not know us or we do not know it: its settings are then read again, so that a new token or
+    /// certificate needs no restart.
+    client: Mutex<Option<Client>>,
+}
+
+impl fmt::Debug for Kube {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kube").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Kube {
+    /// Reads the settings, so that wrong ones are known at once. Contacts nobody.
+    pub async fn open(source: Source) -> Result<Kube, KubernetesError> {
+        let client = open::client(&source).await?;
+        Ok(Kube { source, client: Mutex::new(Some(client)) })
+    }
+
+    async fn client(&self) -> Result<Client, KubernetesError> {
+        let known = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some(client) => Ok(client),
+            None => {
+                let client = open::client(&self.source).await?;
+                *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+                Ok(client)
+            }
+        }
+    }
+
+    /// Sends one request and gives the text of the answer.
+    async fn send(&self, what: &str, request: http::Request<Vec<u8>>) -> Result<String, Failure> {
+        let client = self.client().await.map_err(Failure::Other)?;
+        let answer = tokio::time::timeout(limits::CALL_MAX, client.request_text(request)).await;
+        let failure = match answer {
+            Ok(Ok(text)) => return Ok(text),
+            Ok(Err(error)) => failure::of(what, &error),
+            Err(_) => Failure::Other(KubernetesError::Unreachable("no answer in time".to_owned())),
+        };
+        if let Failure::Other(KubernetesError::Credentials(_) | KubernetesError::Untrusted(_)) = failure {
+            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Err(failure)
+    }
+
+    async fn list_once(&self) -> Result<Vec<LiveNode>, Failure> {
+        let what = "list nodes";
+        let mut params = ListParams::default().limit(limits::PAGE_NODES);
+        let mut nodes = Vec::new();
+        loop {
+            let request = Request::new(NODES).list(&params).map_err(|error| failure::request(what, &error))?;
+            let page =
+                node::read_page(&self.send(what, request).await?).map_err(|error| failure::answer(what, &error))?;
+            nodes.extend(page.nodes);
+            if nodes.len() > limits::NODES_MAX {
+                let reason = format!("more than {} nodes", limits::NODES_MAX);
+                return Err(Failure::Other(KubernetesError::Protocol { what: what.to_owned(), reason }));
+            }
+            match page.next {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(nodes),
+            }
+        }
+    }
+
+    async fn list_all(&self) -> Result<Vec<LiveNode>, KubernetesError> {
+        for _ in 0..limits::LIST_ATTEMPTS {
+            match self.list_once().await {
+                Err(Failure::Expired) => {}
+                Err(failure) => return Err(failure.into()),
+                Ok(nodes) => return Ok(nodes),
+            }
+        }
+        Err(Failure::Expired.into())
+    }
+
+    async fn patch(&self, node: &LiveNode, step: &Step) -> Result<LiveNode, KubernetesError> {
+        let (what, manager) = match step {
+            Step::Taints(_) => ("set the taints of a node", TAINTS_MANAGER),
+            Step::Apply { .. } => ("set labels and annotations of a node", FIELD_MANAGER),
+            Step::Remove { .. } => ("remove labels and annotations of a node", FIELD_MANAGER),
+        };
+        let document = node::document(node, step);
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        // What the configuration says wins over whoever else set the same key. Others keep every key it does not name.
+        let (patch, params) = match step {
+            Step::Taints(_) | Step::Apply { .. } => (Patch::Apply(document), params.force()),
+            Step::Remove { .. } => (Patch::Merge(document), params),
+        };
+        let request = Request::new(NODES).patch(&node.name, &params, &patch);
+        let request = request.map_err(|error| failure::request(what, &error))?;
+        match self.send(what, request).await {
+            Ok(text) => Ok(node::read(&text).map_err(|error| failure::answer(what, &error))?),
+            Err(Failure::NotFound) => Err(KubernetesError::Conflict("it is gone".to_owned())),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+}
+
+impl Kubernetes for Kube {
+    fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
+        Box::pin(async move {
+            let list = tokio::time::timeout(limits::LIST_MAX, self.list_all()).await;
+            list.unwrap_or_else(|_| Err(KubernetesError::Unreachable("no complete list of nodes in time".to_owned())))
+        })
+    }
+
+    fn find(&self, name: &str) -> KubernetesFuture<'_, Option<LiveNode>> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let what = "read a node";
+            let request = Request::new(NODES).get(&name, &GetParams::default());
+            let request = request.map_err(|error| failure::request(what, &error))?;
+            match self.send(what, request).await {
+                Ok(text) => Ok(Some(node::read(&text).map_err(|error| failure::answer(what, &error))?)),
+                Err(Failure::NotFound) => Ok(None),
+                Err(failure) => Err(failure.into()),
+            }
+        })
+    }
+
+    fn take(&self, node: &LiveNode, step: &Step) -> KubernetesFuture<'_, LiveNode> {
+        let (node, step) = (node.clone(), step.clone());
+        Box::pin(async move { self.patch(&node, &step).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that takes connections and says nothing. Time passes as soon as everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_in_time() {
+        let _installed_before = rustls::crypto::ring::default_provider().install_default();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        let server = listener.local_addr().unwrap();
+        let text = format!(
+            "current-context: x\ncontexts: [{{name: x, context: {{cluster: x}}}}]\n\
+             clusters: [{{name: x, cluster: {{server: 'http://{server}'}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let kube = Kube::open(Source::Kubeconfig(path)).await.unwrap();
+        for waited in [kube.list().await.err(), kube.find("x").await.err()] {
+            assert!(matches!(waited, Some(KubernetesError::Unreachable(_))), "{waited:?}");
+        }
+        assert!(format!("{kube:?}").contains("kubeconfig"));
+    }
+}

@@ -1,0 +1,27 @@
+//! Every bound of talking to Kubernetes, named, with its reason.
+
+use std::time::Duration;
+
+/// How long a connection may take.
+pub const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long one request may take. An API server answers in milliseconds, and in seconds when it has just started.
+pub const CALL_MAX: Duration = Duration::from_secs(15);
+
+/// How long reading all Nodes may take. Ten thousand are twenty pages.
+pub const LIST_MAX: Duration = Duration::from_secs(60);
+
+/// Nodes of one page, as many as other tools ask for.
+pub const PAGE_NODES: u32 = 500;
+
+/// How often a list begins anew because the API server has forgotten the moment it began at. It remembers five minutes.
+pub const LIST_ATTEMPTS: usize = 2;
+
+/// Bytes of one answer. A page of Nodes that each list fifty images is 20 MB.
+pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Nodes we look at. Kubernetes itself is made for five thousand.
+pub const NODES_MAX: usize = 100_000;
+
+/// Characters of an answer that an error repeats. Some refusals list every field of the object.
+pub const REASON_CHARS_MAX: usize = 500;

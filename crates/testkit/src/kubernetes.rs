@@ -1,0 +1,198 @@
+//! A double of a Kubernetes API server: Nodes over HTTP or HTTPS, with the rules of server-side apply. For tests of what we ask such a
+//! server for, on machines that cannot run one.
+//!
+//! Covered: list (pages, expired pages), get, apply, JSON merge patch; labels, annotations and `spec`; field managers, conflicts, force,
+//! resource versions, UIDs; bearer tokens and client certificates; verbs that are not allowed; answers that fail, do not come, or come
+//! too late. Not covered: watches, strategic merge and JSON patches, lists merged by key, admission, other kinds than Node, deletion
+//! over HTTP. Pods and their eviction will be added where `http::answer` names the path.
+//!
+//! Everything blocks, so that plain and async tests can use it alike.
+
+mod http;
+mod object;
+mod serve;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+pub use object::{Conflict, Field, Fields, Object, Operation};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The token it takes, where it takes one.
+pub const TOKEN: &str = "token-of-the-double";
+
+/// Who may talk to it, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// Everybody, over HTTP.
+    Open,
+    /// Whoever shows [`TOKEN`], over HTTPS.
+    Token,
+    /// Whoever shows a certificate of its authority, over HTTPS.
+    Certificate,
+}
+
+/// What goes wrong.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Connections are closed without an answer.
+    pub down: bool,
+    /// Requests are never answered.
+    pub silent: bool,
+    /// Status codes of the next answers, whatever is asked.
+    pub next: VecDeque<u16>,
+    /// Verbs that are not allowed.
+    pub forbidden: BTreeSet<&'static str>,
+    /// The server has forgotten where the pages of this many lists began.
+    pub expired_pages: usize,
+    /// Somebody else writes to a Node before each of the next so many patches.
+    pub interfering: usize,
+}
+
+/// What the server knows.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, Object>,
+    /// The last resource version.
+    pub version: u64,
+    /// Every write it was asked for: verb, name, field manager.
+    pub writes: Vec<String>,
+    /// Requests answered or not.
+    pub requests: usize,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+impl State {
+    /// The next resource version.
+    pub fn tick(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+}
+
+/// A running double, stopped when dropped.
+pub struct KubernetesDouble {
+    address: SocketAddr,
+    entry: Entry,
+    state: Arc<Mutex<State>>,
+    files: serve::Files,
+    _server: serve::Server,
+    directory: TempDir,
+}
+
+impl KubernetesDouble {
+    /// Starts one without Nodes on a free port.
+    pub fn start(entry: Entry) -> KubernetesDouble {
+        let state = Arc::new(Mutex::new(State::default()));
+        let files = serve::Files::new();
+        let (server, address) = serve::Server::start(entry, &files, Arc::clone(&state));
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        KubernetesDouble { address, entry, state, files, _server: server, directory }
+    }
+
+    /// What it knows. Hold it no longer than needed: requests wait for it.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Where [`Self::kubeconfig`] is written.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.directory.path().join("kubeconfig")
+    }
+
+    /// A kubeconfig for it.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_with(TOKEN)
+    }
+
+    /// A kubeconfig with this token.
+    pub fn kubeconfig_with(&self, token: &str) -> PathBuf {
+        let file = |name: &str, text: &str| {
+            let path = self.directory.path().join(name);
+            fs::write(&path, text).expect("a file is written");
+            path
+        };
+        let user = match self.entry {
+            Entry::Open => json!({}),
+            Entry::Token => json!({ "token": token }),
+            Entry::Certificate => json!({
+                "client-certificate": file("client.crt", &self.files.client_certificate),
+                "client-key": file("client.key", &self.files.client_key),
+            }),
+        };
+        let cluster = match self.entry {
+            Entry::Open => json!({ "server": format!("http://{}", self.address) }),
+            Entry::Token | Entry::Certificate => json!({
+                "server": format!("https://{}", self.address),
+                "certificate-authority": file("ca.crt", &self.files.authority),
+            }),
+        };
+        let document = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "double",
+            "contexts": [{ "name": "double", "context": { "cluster": "double", "user": "sabakan" } }],
+            "clusters": [{ "name": "double", "cluster": cluster }],
+            "users": [{ "name": "sabakan", "user": user }],
+        });
+        file("kubeconfig", &document.to_string())
+    }
+
+    /// A kubelet registers a Node.
+    pub fn register(&self, name: &str) {
+        let mut state = self.state();
+        let version = state.tick();
+        let fields = Fields::from([(Field::Label("kubernetes.io/hostname".to_owned()), json!(name))]);
+        let object = Object::registered(name, format!("uid-{version}"), version, fields);
+        state.nodes.insert(name.to_owned(), object);
+    }
+
+    /// Somebody deletes a Node.
+    pub fn delete(&self, name: &str) {
+        self.state().nodes.remove(name).expect("a node of this name");
+    }
+
+    /// Somebody who does not use server-side apply changes a Node, such as `kubectl label` or the node controller.
+    pub fn edit(&self, manager: &str, name: &str, edit: impl FnOnce(&mut Fields)) {
+        let mut state = self.state();
+        let version = state.tick();
+        let node = state.nodes.get_mut(name).expect("a node of this name");
+        let mut fields = node.fields.clone();
+        edit(&mut fields);
+        if node.update(manager, fields) {
+            node.version = version;
+        }
+    }
+
+    /// A Node as the server answers it.
+    pub fn node(&self, name: &str) -> Value {
+        self.state().nodes.get(name).expect("a node of this name").document()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, name: &str, key: &str) -> Option<String> {
+        self.node(name)["metadata"]["labels"][key].as_str().map(str::to_owned)
+    }
+
+    /// Keys of the taints of a Node, in order.
+    pub fn taints(&self, name: &str) -> Vec<String> {
+        let node = self.node(name);
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().map(|taint| taint["key"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Writes since this was last asked.
+    pub fn take_writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().writes)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
