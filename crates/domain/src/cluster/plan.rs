@@ -507,8 +507,22 @@ fn why_no_control_plane(working: &Working<'_>, asked: &Asked<'_>, machine: usize
         Place::ControlPlane => None,
     };
     let later = from_workers.and_then(|selection| selection.chosen.as_ref()).map(|chosen| chosen.rack);
+    let chosen = |selection: Option<&Selection>| Some(selection?.chosen.as_ref()?.serial.clone());
+    let not_looked_at = || match (before, chosen(from_unused), chosen(from_workers)) {
+        (Place::Worker, Some(serial), _) => {
+            format!("unused machine {serial} became a control plane; workers are promoted only when none fits")
+        }
+        (Place::Outside, _, Some(serial)) => {
+            format!("worker {serial} was promoted; at maximum-workers a worker and a control plane change places")
+        }
+        (Place::Worker, None, _) if from_unused.is_some() => {
+            let minimum = working.input.constraints.minimum_workers;
+            format!("no worker was promoted: there are not more of them than minimum-workers {minimum}")
+        }
+        _ => asked.no_control_plane.clone(),
+    };
     outscored(working, Purpose::ControlPlane, machine, last, later.filter(|_| before == Place::Outside))
-        .unwrap_or_else(|| Why::NotNeeded(asked.no_control_plane.clone()))
+        .unwrap_or_else(|| Why::NotNeeded(not_looked_at()))
 }
 
 fn why_no_worker(working: &Working<'_>, asked: &Asked<'_>, machine: usize) -> Why {

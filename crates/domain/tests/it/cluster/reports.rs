@@ -10,7 +10,7 @@ use sabakan_domain::cluster::{
     config::Configuration,
     input::ListedMachine,
     plan::{Outcome, Plan},
-    report::{Place, Purpose, Standing, Why},
+    report::{Place, Purpose, Selection, Standing, Why},
 };
 
 use super::{fleet, slow::Choice, world::World};
@@ -92,8 +92,10 @@ impl Facts<'_> {
                 assert!(!keys.is_empty() && purpose == Purpose::ControlPlane, "{told}");
             }
             Why::NotNeeded(reason) => {
-                assert!(!reason.is_empty());
-                assert!(!self.was_candidate(machine, purpose), "{told}");
+                let chosen = |selection: &Selection| selection.purpose == purpose && selection.chosen.is_some();
+                let looked_for = self.plan.report.selections.iter().any(chosen);
+                assert!(!(looked_for && reason.contains("was looked for")), "{told}");
+                assert!(!reason.is_empty() && !self.was_candidate(machine, purpose), "{told}");
             }
             Why::NotDue { due } => {
                 assert_eq!(purpose, Purpose::Worker, "{told}");
