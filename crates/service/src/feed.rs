@@ -161,8 +161,7 @@ struct SnapshotPart {
 /// The rest of one revision.
 struct ChangesPart {
     revision: Revision,
-    entry: Option<AuditEntry>,
-    machines: std::vec::IntoIter<MachineChange>,
+    changes: std::vec::IntoIter<(Option<Arc<AuditEntry>>, MachineChange)>,
 }
 
 impl EventStream {
@@ -216,15 +215,15 @@ impl EventStream {
     }
 
     fn go_on_with_changes(&mut self, mut part: ChangesPart) -> Vec<FeedEvent> {
-        let mut events = Vec::with_capacity(EVENTS_AT_ONCE.min(part.machines.len()));
-        while let Some(changed) = part.machines.next() {
-            let more = part.machines.len() > 0;
-            events.push(change(part.revision, part.entry.as_ref(), changed, more));
+        let mut events = Vec::with_capacity(EVENTS_AT_ONCE.min(part.changes.len()));
+        while let Some((entry, changed)) = part.changes.next() {
+            let more = part.changes.len() > 0;
+            events.push(change(part.revision, entry.as_deref(), changed, more));
             if events.len() == EVENTS_AT_ONCE {
                 break;
             }
         }
-        if part.machines.len() > 0 {
+        if part.changes.len() > 0 {
             self.changes = Some(part);
         } else {
             self.reached = Some(part.revision);
@@ -233,19 +232,24 @@ impl EventStream {
     }
 
     fn take(&mut self, batch: FeedBatch) {
-        let FeedBatch { revision, entry, mut changes } = batch;
-        match &entry {
-            // What the entry tells of is no machine: configuration, a disk key, a token.
-            Some(entry) if changes.is_empty() => {
-                changes.push(MachineChange { serial: entry.instance.clone(), before: None, after: None });
-            }
-            None if changes.is_empty() => {
-                self.reached = Some(revision);
-                return;
-            }
-            _ => {}
+        let FeedBatch { revision, entries, changes } = batch;
+        let told: Vec<_> = if changes.is_empty() {
+            // What the entries tell of is no machine: configuration, a disk key, several machines that come into a queue together.
+            let about = |entry: AuditEntry| {
+                let unchanged = MachineChange { serial: entry.instance.clone(), before: None, after: None };
+                (Some(Arc::new(entry)), unchanged)
+            };
+            entries.into_iter().map(about).collect()
+        } else {
+            // What was written last says what became of the machines.
+            let entry = entries.into_iter().last().map(Arc::new);
+            changes.into_iter().map(|changed| (entry.clone(), changed)).collect()
+        };
+        if told.is_empty() {
+            self.reached = Some(revision);
+        } else {
+            self.changes = Some(ChangesPart { revision, changes: told.into_iter() });
         }
-        self.changes = Some(ChangesPart { revision, entry, machines: changes.into_iter() });
     }
 
     /// The end of the feed, unless the store may come back and the follower stays.

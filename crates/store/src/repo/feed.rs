@@ -1,4 +1,4 @@
-//! Changes in the order they were made, for followers outside: the watch, decoded. Each revision comes with its audit entry and with
+//! Changes in the order they were made, for followers outside: the watch, decoded. Each revision comes with its audit entries and with
 //! the machines it changed, as they were before and after. Disk keys and tokens are never looked at; their changes show only as the
 //! entry.
 //!
@@ -39,8 +39,8 @@ pub struct Feed {
 pub struct FeedBatch {
     /// Everything up to here has been delivered.
     pub revision: Revision,
-    /// Who did what; absent when somebody wrote past this program, or when it was housekeeping.
-    pub entry: Option<AuditEntry>,
+    /// Who did what, in the order it was written; none when somebody wrote past this program, or when it was housekeeping.
+    pub entries: Vec<AuditEntry>,
     /// Machines it changed, in the order they were written.
     pub changes: Vec<MachineChange>,
 }
@@ -76,14 +76,14 @@ impl Feed {
         }
         let Some(revision) = self.pending.front().map(Event::mod_revision) else {
             self.reached = self.batch_end;
-            return Ok(FeedBatch { revision: self.batch_end, entry: None, changes: Vec::new() });
+            return Ok(FeedBatch { revision: self.batch_end, entries: Vec::new(), changes: Vec::new() });
         };
         let count = self.pending.iter().take_while(|event| event.mod_revision() == revision).count();
-        let mut batch = FeedBatch { revision, entry: None, changes: Vec::with_capacity(count) };
+        let mut batch = FeedBatch { revision, entries: Vec::new(), changes: Vec::with_capacity(count) };
         let mut written = Vec::with_capacity(count);
         for event in self.pending.range(..count) {
             let Some(Known::Machine(serial)) = self.keys.recognise(event.key()) else {
-                batch.entry = entry_of(event).or(batch.entry);
+                batch.entries.extend(entry_of(event));
                 continue;
             };
             let before = before(&*self.store, &self.seen, event).await?;
