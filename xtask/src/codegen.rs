@@ -33,6 +33,7 @@ const GENERATED: &[Generated] = &[
         binary: "sabakan",
         arguments: &["reference", "cluster-template"],
     },
+    Generated { path: "docs/reference/repair.md", binary: "sabakan", arguments: &["reference", "repair"] },
     Generated { path: "docs/reference/metrics.md", binary: "sabakan", arguments: &["reference", "metrics"] },
     Generated { path: "docs/reference/schema.graphql", binary: "sabakan", arguments: &["reference", "graphql"] },
     Generated { path: "docs/reference/sabactl.md", binary: "sabactl", arguments: &["reference"] },

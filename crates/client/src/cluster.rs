@@ -131,11 +131,15 @@ impl Client {
         self.text(path, body)
     }
 
-    fn get_sent<T: DeserializeOwned>(&self, path: &str, query: &[(String, String)]) -> Result<Sent<T>, Error> {
+    pub(crate) fn get_sent<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(String, String)],
+    ) -> Result<Sent<T>, Error> {
         self.sent(path, self.get(path, query, limits::LIST_BYTES_MAX)?)
     }
 
-    fn exchange_sent<T: DeserializeOwned>(
+    pub(crate) fn exchange_sent<T: DeserializeOwned>(
         &self,
         method: &str,
         path: &str,
@@ -145,7 +149,7 @@ impl Client {
         self.sent(path, self.exchange_bytes(method, path, &[], content_type, body)?)
     }
 
-    fn sent<T: DeserializeOwned>(&self, path: &str, body: Vec<u8>) -> Result<Sent<T>, Error> {
+    pub(crate) fn sent<T: DeserializeOwned>(&self, path: &str, body: Vec<u8>) -> Result<Sent<T>, Error> {
         Ok(Sent { value: self.decode(path, &body)?, text: self.text(path, body)? })
     }
 

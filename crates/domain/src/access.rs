@@ -78,6 +78,8 @@ pub enum Deed {
     ChangeNodes,
     /// Change the template, the constraints or the configuration of the Kubernetes cluster.
     ChangeCluster,
+    /// Ask for repairs and reboots, take them back, and say how and when automatic repair works.
+    ChangeRepair,
     /// Fetch a disk key.
     ReadKey,
     /// Store a disk key.
@@ -151,9 +153,12 @@ impl TokenRole {
             Deed::ReadRegistry => true,
             Deed::ReadAudit => matches!(self, Admin | Operator | Read),
             Deed::ReadKey | Deed::PutKey => matches!(self, Admin | Operator | Machine),
-            Deed::ChangeRegistry | Deed::ForceState | Deed::ChangeNodes | Deed::ChangeCluster | Deed::DeleteKeys => {
-                matches!(self, Admin | Operator)
-            }
+            Deed::ChangeRegistry
+            | Deed::ForceState
+            | Deed::ChangeNodes
+            | Deed::ChangeCluster
+            | Deed::ChangeRepair
+            | Deed::DeleteKeys => matches!(self, Admin | Operator),
             Deed::ManageTokens => matches!(self, Admin),
         }
     }
@@ -161,12 +166,13 @@ impl TokenRole {
 
 impl Deed {
     /// Every deed.
-    pub const ALL: [Deed; 10] = [
+    pub const ALL: [Deed; 11] = [
         Deed::ReadRegistry,
         Deed::ChangeRegistry,
         Deed::ForceState,
         Deed::ChangeNodes,
         Deed::ChangeCluster,
+        Deed::ChangeRepair,
         Deed::ReadKey,
         Deed::PutKey,
         Deed::DeleteKeys,
@@ -182,6 +188,7 @@ impl Deed {
             Deed::ForceState => "forcing a state",
             Deed::ChangeNodes => "changing nodes",
             Deed::ChangeCluster => "changing the cluster",
+            Deed::ChangeRepair => "changing repairs",
             Deed::ReadKey => "reading a disk key",
             Deed::PutKey => "storing a disk key",
             Deed::DeleteKeys => "deleting disk keys",
@@ -198,6 +205,7 @@ impl Deed {
             | Deed::ForceState
             | Deed::ChangeNodes
             | Deed::ChangeCluster
+            | Deed::ChangeRepair
             | Deed::DeleteKeys
             | Deed::ManageTokens => false,
         }
@@ -268,13 +276,14 @@ mod tests {
     }
 
     /// One row per deed; one column per token: none, read, machine, operator, admin.
-    const RIGHTS: [(Deed, &str, &str); 10] = [
+    const RIGHTS: [(Deed, &str, &str); 11] = [
         // deed, called from elsewhere, tokens required
         (Deed::ReadRegistry, "yyyyy", "-yyyy"),
         (Deed::ChangeRegistry, "---yy", "---yy"),
         (Deed::ForceState, "---yy", "---yy"),
         (Deed::ChangeNodes, "---yy", "---yy"),
         (Deed::ChangeCluster, "---yy", "---yy"),
+        (Deed::ChangeRepair, "---yy", "---yy"),
         (Deed::ReadKey, "yyyyy", "--yyy"),
         (Deed::PutKey, "yyyyy", "--yyy"),
         (Deed::DeleteKeys, "---yy", "---yy"),

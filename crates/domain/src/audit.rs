@@ -46,6 +46,15 @@ impl Actor {
     pub fn internal(name: impl Into<String>) -> Actor {
         Actor { name: name.into(), known: Known::Internal, ip: None }
     }
+
+    /// Who it is, for people: its name, or where it called from if it declared none.
+    pub fn called(&self) -> String {
+        match self.ip {
+            _ if !self.name.is_empty() => self.name.clone(),
+            Some(ip) => format!("somebody at {ip}"),
+            None => "somebody".to_owned(),
+        }
+    }
 }
 
 /// What a change is about.
@@ -65,11 +74,13 @@ pub enum Category {
     Nodes,
     /// The Kubernetes cluster: template, constraints, configuration.
     Cluster,
+    /// Repair and reboot queues, incidents.
+    Repair,
 }
 
 impl Category {
     /// Every category.
-    pub const ALL: [Category; 7] = [
+    pub const ALL: [Category; 8] = [
         Category::Ipam,
         Category::Dhcp,
         Category::Machines,
@@ -77,6 +88,7 @@ impl Category {
         Category::Tokens,
         Category::Nodes,
         Category::Cluster,
+        Category::Repair,
     ];
 
     /// The word for it.
@@ -89,6 +101,7 @@ impl Category {
             Category::Tokens => "tokens",
             Category::Nodes => "nodes",
             Category::Cluster => "cluster",
+            Category::Repair => "repair",
         }
     }
 }
@@ -115,6 +128,14 @@ pub struct AuditEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_declares_no_name_is_called_by_its_address() {
+        let at = Actor { name: String::new(), known: Known::Declared, ip: Some([10, 0, 0, 1].into()) };
+        assert_eq!(at.called(), "somebody at 10.0.0.1");
+        assert_eq!(Actor { name: "op".to_owned(), ..at }.called(), "op");
+        assert_eq!(Actor { ip: None, ..at }.called(), "somebody");
+    }
 
     #[test]
     fn words_are_distinct() {

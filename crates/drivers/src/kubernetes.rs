@@ -1,16 +1,20 @@
-//! What sabakan asks a Kubernetes API for: the Nodes there are, and one step at a time on one of them. `sabakan-kube` implements it over
-//! HTTP; which step is taken is decided in `sabakan_domain::cluster::attributes`.
+//! What sabakan asks a Kubernetes API for: the Nodes there are, one step at a time on one of them, and what it takes to empty one.
+//! `sabakan-kube` implements it over HTTP; which step is taken is decided in `sabakan_domain::cluster::attributes`, what becomes of a pod
+//! in `sabakan_domain::repair::drain`.
 //!
 //! Every call is bounded in time by whoever implements it.
 
-use std::{future::Future, pin::Pin};
+use std::{collections::BTreeSet, future::Future, pin::Pin};
 
-use sabakan_domain::cluster::attributes::{LiveNode, Step};
+use sabakan_domain::{
+    cluster::attributes::{LiveNode, Step},
+    repair::{drain::LivePod, selector::Selector},
+};
 
 /// A boxed future of a call to Kubernetes, so that tasks can hold `Arc<dyn Kubernetes>`.
 pub type KubernetesFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, KubernetesError>> + Send + 'a>>;
 
-/// A Kubernetes API. Nodes are never created and never deleted through it.
+/// A Kubernetes API. Nodes are never created and never deleted through it; pods are never created.
 pub trait Kubernetes: Send + Sync + 'static {
     /// All Nodes, read in pages. Those that change meanwhile are seen before or after the change.
     fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>>;
@@ -21,6 +25,42 @@ pub trait Kubernetes: Send + Sync + 'static {
     /// Takes a step on the Node that was read, and answers with what it is now. [`Step::Taints`] is a conflict if anybody wrote to the
     /// Node since; every step is one if the Node is gone or another one has its name.
     fn take(&self, node: &LiveNode, step: &Step) -> KubernetesFuture<'_, LiveNode>;
+
+    /// Nodes that take no new pods, whoever wanted that.
+    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>>;
+
+    /// Lets no new pods onto the Node with this name, and marks that as ours, in one write. A conflict if there is no such Node. To be
+    /// asked for again is no error. Whoever asks has made sure that nobody else keeps pods away: the mark would say it was us.
+    fn cordon(&self, name: &str) -> KubernetesFuture<'_, ()>;
+
+    /// Lets new pods onto the Node with this name again and takes our mark away, in one write. A Node that is gone needs neither.
+    fn uncordon(&self, name: &str) -> KubernetesFuture<'_, ()>;
+
+    /// All pods on the Node with this name, finished ones and those that are being deleted among them.
+    fn pods(&self, node: &str) -> KubernetesFuture<'_, Vec<LivePod>>;
+
+    /// Names of the namespaces that are selected by their labels.
+    fn namespaces(&self, selector: &Selector) -> KubernetesFuture<'_, BTreeSet<String>>;
+
+    /// Asks a pod to leave, as far as its disruption budget allows. As a dry run it only says what would be. Another pod that has the
+    /// name meanwhile is left alone.
+    fn evict(&self, pod: &LivePod, dry_run: bool) -> KubernetesFuture<'_, Evicted>;
+
+    /// Deletes a pod, whatever its disruption budget says; it is given the time it wants to end. One that is gone needs no deletion,
+    /// and another pod that has the name meanwhile is left alone.
+    fn delete_pod(&self, pod: &LivePod) -> KubernetesFuture<'_, ()>;
+}
+
+/// How the eviction of a pod went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evicted {
+    /// It was told to go, or would have been. It is gone when [`Kubernetes::pods`] does not show it any more.
+    Done,
+    /// There is no such pod any more.
+    Gone,
+    /// Its disruption budget does not allow it now, in the words of Kubernetes. Never said for another reason: a server that is only
+    /// busy is [`KubernetesError::Failed`], since a refused pod may be deleted by force.
+    Refused(String),
 }
 
 /// Why Kubernetes did not do it. Texts are for operators; they hold neither credentials nor the address of the API server.
@@ -47,7 +87,7 @@ pub enum KubernetesError {
         reason: String,
     },
     /// What was read is no longer so; read again.
-    #[error("the Node changed meanwhile: {0}")]
+    #[error("what was read has changed meanwhile: {0}")]
     Conflict(String),
     /// It understood and said no.
     #[error("Kubernetes refused to {what}: {reason}")]

@@ -15,6 +15,8 @@ pub enum Failure {
     NotFound,
     /// A list has to begin anew.
     Expired,
+    /// A disruption budget does not allow it now, in its words.
+    Budget(String),
     /// For the caller.
     Other(KubernetesError),
 }
@@ -23,8 +25,9 @@ impl From<Failure> for KubernetesError {
     fn from(failure: Failure) -> KubernetesError {
         let failed = |reason: &str| KubernetesError::Failed { what: "answer".to_owned(), reason: reason.to_owned() };
         match failure {
-            Failure::NotFound => failed("it does not know nodes"),
-            Failure::Expired => failed("its nodes change faster than it lists them"),
+            Failure::NotFound => failed("it does not know what it was asked for"),
+            Failure::Expired => failed("its objects change faster than it lists them"),
+            Failure::Budget(reason) => failed(&reason),
             Failure::Other(error) => error,
         }
     }
@@ -71,12 +74,22 @@ fn of_status(what: &str, status: &Status) -> Failure {
     Failure::Other(match status.code {
         404 => return Failure::NotFound,
         410 => return Failure::Expired,
+        429 if let Some(words) = budget(status) => return Failure::Budget(words),
         401 => KubernetesError::Credentials(reason),
         403 => KubernetesError::Forbidden { what, reason },
         409 => KubernetesError::Conflict(reason),
         408 | 429 | 500.. => KubernetesError::Failed { what, reason },
         _ => KubernetesError::Rejected { what, reason },
     })
+}
+
+/// What a disruption budget says. A server that has too much to do answers with the same code, and without this cause.
+fn budget(status: &Status) -> Option<String> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes: Vec<&str> =
+        causes.filter(|cause| cause.reason == "DisruptionBudget").map(|cause| cause.message.as_str()).collect();
+    let words = || [&[status.message.as_str()], &causes[..]].concat().join(" ");
+    (!causes.is_empty()).then(|| cut(words().trim()))
 }
 
 fn of_transport(what: &str, error: &kube::Error) -> KubernetesError {
@@ -135,6 +148,8 @@ fn chain(error: &kube::Error) -> String {
 mod tests {
     use std::io;
 
+    use serde_json::json;
+
     use super::*;
 
     fn status(code: u16) -> Failure {
@@ -163,6 +178,23 @@ mod tests {
         ] {
             assert_eq!(status(code), expected, "{code}");
         }
+    }
+
+    #[test]
+    fn a_disruption_budget_is_told_from_a_busy_server() {
+        let refused = |reason: &str, message: &str| {
+            let document = json!({
+                "kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests",
+                "message": "Cannot evict pod.", "details": { "causes": [{ "reason": reason, "message": message }] },
+            });
+            let status: Status = serde_json::from_value(document).unwrap();
+            of("evict a pod", &kube::Error::Api(Box::new(status)))
+        };
+        let words = "Cannot evict pod. The budget web needs 3 healthy pods and has 3.".to_owned();
+        let budget = refused("DisruptionBudget", "The budget web needs 3 healthy pods and has 3.");
+        assert_eq!(budget, Failure::Budget(words));
+        assert_eq!(refused("DisruptionBudget", ""), Failure::Budget("Cannot evict pod.".to_owned()));
+        assert!(matches!(refused("Other", "x"), Failure::Other(KubernetesError::Failed { .. })));
     }
 
     #[test]

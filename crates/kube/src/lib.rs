@@ -4,12 +4,16 @@
 //! Labels and annotations are applied under one field manager and taints under another, because the API server forgets whatever a
 //! manager leaves out: a change of labels would otherwise have to repeat the taints, everybody's taints.
 
+mod drain;
 mod failure;
 mod limits;
+mod list;
 mod node;
 mod open;
+mod pod;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Mutex, PoisonError},
 };
@@ -21,18 +25,21 @@ use kube::{
         params::{GetParams, ListParams, Patch, PatchParams},
     },
 };
-use sabakan_domain::cluster::attributes::{LiveNode, Step};
-use sabakan_drivers::kubernetes::{Kubernetes, KubernetesError, KubernetesFuture};
+use sabakan_domain::{
+    cluster::attributes::{LiveNode, Step},
+    repair::{drain::LivePod, selector::Selector},
+};
+use sabakan_drivers::kubernetes::{Evicted, Kubernetes, KubernetesError, KubernetesFuture};
 
-use crate::failure::Failure;
 pub use crate::open::Source;
+use crate::{failure::Failure, list::Kind, node::RawNode};
 
 /// Who we are to the API server where labels and annotations are concerned.
 pub const FIELD_MANAGER: &str = "sabakan";
 /// Who we are to it where taints are.
 pub const TAINTS_MANAGER: &str = "sabakan-taints";
 
-const NODES: &str = "/api/v1/nodes";
+const NODES: Kind = Kind { name: "nodes", path: "/api/v1/nodes", max: limits::NODES_MAX };
 
 /// A Kubernetes API.
 pub struct Kube {
@@ -82,37 +89,6 @@ impl Kube {
         Err(failure)
     }
 
-    async fn list_once(&self) -> Result<Vec<LiveNode>, Failure> {
-        let what = "list nodes";
-        let mut params = ListParams::default().limit(limits::PAGE_NODES);
-        let mut nodes = Vec::new();
-        loop {
-            let request = Request::new(NODES).list(&params).map_err(|error| failure::request(what, &error))?;
-            let page =
-                node::read_page(&self.send(what, request).await?).map_err(|error| failure::answer(what, &error))?;
-            nodes.extend(page.nodes);
-            if nodes.len() > limits::NODES_MAX {
-                let reason = format!("more than {} nodes", limits::NODES_MAX);
-                return Err(Failure::Other(KubernetesError::Protocol { what: what.to_owned(), reason }));
-            }
-            match page.next {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(nodes),
-            }
-        }
-    }
-
-    async fn list_all(&self) -> Result<Vec<LiveNode>, KubernetesError> {
-        for _ in 0..limits::LIST_ATTEMPTS {
-            match self.list_once().await {
-                Err(Failure::Expired) => {}
-                Err(failure) => return Err(failure.into()),
-                Ok(nodes) => return Ok(nodes),
-            }
-        }
-        Err(Failure::Expired.into())
-    }
-
     async fn patch(&self, node: &LiveNode, step: &Step) -> Result<LiveNode, KubernetesError> {
         let (what, manager) = match step {
             Step::Taints(_) => ("set the taints of a node", TAINTS_MANAGER),
@@ -126,7 +102,7 @@ impl Kube {
             Step::Taints(_) | Step::Apply { .. } => (Patch::Apply(document), params.force()),
             Step::Remove { .. } => (Patch::Merge(document), params),
         };
-        let request = Request::new(NODES).patch(&node.name, &params, &patch);
+        let request = Request::new(NODES.path).patch(&node.name, &params, &patch);
         let request = request.map_err(|error| failure::request(what, &error))?;
         match self.send(what, request).await {
             Ok(text) => Ok(node::read(&text).map_err(|error| failure::answer(what, &error))?),
@@ -139,8 +115,8 @@ impl Kube {
 impl Kubernetes for Kube {
     fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
         Box::pin(async move {
-            let list = tokio::time::timeout(limits::LIST_MAX, self.list_all()).await;
-            list.unwrap_or_else(|_| Err(KubernetesError::Unreachable("no complete list of nodes in time".to_owned())))
+            let nodes = self.list_all::<RawNode>(NODES, &ListParams::default()).await?;
+            Ok(nodes.into_iter().map(LiveNode::from).collect())
         })
     }
 
@@ -148,7 +124,7 @@ impl Kubernetes for Kube {
         let name = name.to_owned();
         Box::pin(async move {
             let what = "read a node";
-            let request = Request::new(NODES).get(&name, &GetParams::default());
+            let request = Request::new(NODES.path).get(&name, &GetParams::default());
             let request = request.map_err(|error| failure::request(what, &error))?;
             match self.send(what, request).await {
                 Ok(text) => Ok(Some(node::read(&text).map_err(|error| failure::answer(what, &error))?)),
@@ -162,10 +138,40 @@ impl Kubernetes for Kube {
         let (node, step) = (node.clone(), step.clone());
         Box::pin(async move { self.patch(&node, &step).await })
     }
+
+    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
+        Box::pin(drain::cordoned(self))
+    }
+
+    fn cordon(&self, name: &str) -> KubernetesFuture<'_, ()> {
+        Box::pin(drain::cordon(self, name.to_owned()))
+    }
+
+    fn uncordon(&self, name: &str) -> KubernetesFuture<'_, ()> {
+        Box::pin(drain::uncordon(self, name.to_owned()))
+    }
+
+    fn pods(&self, node: &str) -> KubernetesFuture<'_, Vec<LivePod>> {
+        Box::pin(drain::pods(self, node.to_owned()))
+    }
+
+    fn namespaces(&self, selector: &Selector) -> KubernetesFuture<'_, BTreeSet<String>> {
+        Box::pin(drain::namespaces(self, selector.to_string()))
+    }
+
+    fn evict(&self, pod: &LivePod, dry_run: bool) -> KubernetesFuture<'_, Evicted> {
+        Box::pin(drain::evict(self, pod.clone(), dry_run))
+    }
+
+    fn delete_pod(&self, pod: &LivePod) -> KubernetesFuture<'_, ()> {
+        Box::pin(drain::delete_pod(self, pod.clone()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// A server that takes connections and says nothing. Time passes as soon as everybody waits.
@@ -182,7 +188,19 @@ mod tests {
         );
         std::fs::write(&path, text).unwrap();
         let kube = Kube::open(Source::Kubeconfig(path)).await.unwrap();
-        for waited in [kube.list().await.err(), kube.find("x").await.err()] {
+        let (pod, everything) =
+            (LivePod { name: "x".to_owned(), ..LivePod::default() }, Selector::of(&json!({})).unwrap());
+        for waited in [
+            kube.list().await.err(),
+            kube.find("x").await.err(),
+            kube.cordoned().await.err(),
+            kube.cordon("x").await.err(),
+            kube.uncordon("x").await.err(),
+            kube.pods("x").await.err(),
+            kube.namespaces(&everything).await.err(),
+            kube.evict(&pod, true).await.err(),
+            kube.delete_pod(&pod).await.err(),
+        ] {
             assert!(matches!(waited, Some(KubernetesError::Unreachable(_))), "{waited:?}");
         }
         assert!(format!("{kube:?}").contains("kubeconfig"));

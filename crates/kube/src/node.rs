@@ -3,34 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabakan_domain::cluster::attributes::{Applied, LiveNode, LiveTaint, Step};
+use sabakan_domain::cluster::attributes::{Applied, LiveNode, LiveTaint, REBOOT_ANNOTATION, Step};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::FIELD_MANAGER;
 
-/// A page of a list.
-pub struct Page {
-    pub nodes: Vec<LiveNode>,
-    /// Where the next one begins.
-    pub next: Option<String>,
-}
-
+/// A Node, as it is answered.
 #[derive(Deserialize)]
-struct RawList {
-    #[serde(default)]
-    metadata: RawListMeta,
-    items: Vec<RawNode>,
-}
-
-#[derive(Deserialize, Default)]
-struct RawListMeta {
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RawNode {
+pub struct RawNode {
     metadata: RawMeta,
     spec: Option<RawSpec>,
     status: Option<RawStatus>,
@@ -58,9 +39,10 @@ struct RawManager {
     fields_v1: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct RawSpec {
     taints: Option<Vec<RawTaint>>,
+    unschedulable: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -85,32 +67,28 @@ struct RawAddress {
     address: String,
 }
 
-/// Reads a page of nodes.
-pub fn read_page(text: &str) -> Result<Page, serde_json::Error> {
-    let list: RawList = serde_json::from_str(text)?;
-    let next = list.metadata.next.filter(|token| !token.is_empty());
-    Ok(Page { nodes: list.items.into_iter().map(live).collect(), next })
-}
-
 /// Reads a node.
 pub fn read(text: &str) -> Result<LiveNode, serde_json::Error> {
-    serde_json::from_str(text).map(live)
+    serde_json::from_str::<RawNode>(text).map(LiveNode::from)
 }
 
-fn live(raw: RawNode) -> LiveNode {
-    let RawMeta { name, uid, resource_version, labels, annotations, managed_fields } = raw.metadata;
-    let taints = raw.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    let addresses = raw.status.and_then(|status| status.addresses).unwrap_or_default();
-    let inside = addresses.iter().filter(|address| address.kind == "InternalIP");
-    LiveNode {
-        name,
-        uid,
-        resource_version,
-        addresses: inside.filter_map(|address| address.address.parse().ok()).collect(),
-        labels: labels.unwrap_or_default(),
-        annotations: annotations.unwrap_or_default(),
-        taints: taints.into_iter().map(taint).collect(),
-        applied: applied(&managed_fields.unwrap_or_default()),
+impl From<RawNode> for LiveNode {
+    fn from(raw: RawNode) -> LiveNode {
+        let RawMeta { name, uid, resource_version, labels, annotations, managed_fields } = raw.metadata;
+        let RawSpec { taints, unschedulable } = raw.spec.unwrap_or_default();
+        let addresses = raw.status.and_then(|status| status.addresses).unwrap_or_default();
+        let inside = addresses.iter().filter(|address| address.kind == "InternalIP");
+        LiveNode {
+            name,
+            uid,
+            resource_version,
+            addresses: inside.filter_map(|address| address.address.parse().ok()).collect(),
+            labels: labels.unwrap_or_default(),
+            annotations: annotations.unwrap_or_default(),
+            taints: taints.unwrap_or_default().into_iter().map(taint).collect(),
+            cordoned: unschedulable.unwrap_or(false),
+            applied: applied(&managed_fields.unwrap_or_default()),
+        }
     }
 }
 
@@ -128,6 +106,12 @@ fn applied(managers: &[RawManager]) -> Applied {
         owned.flat_map(Map::keys).filter_map(|key| key.strip_prefix("f:")).map(str::to_owned).collect()
     };
     Applied { labels: keys("f:labels"), annotations: keys("f:annotations") }
+}
+
+/// What keeps new pods away from a Node and marks that as ours, or undoes both. One document, so that nobody sees one without the other.
+pub fn cordon_document(is_on: bool) -> Value {
+    let (mark, unschedulable) = if is_on { (json!("true"), json!(true)) } else { (Value::Null, Value::Null) };
+    json!({ "metadata": { "annotations": { (REBOOT_ANNOTATION): mark } }, "spec": { "unschedulable": unschedulable } })
 }
 
 /// The document of a step.
@@ -197,7 +181,7 @@ mod tests {
                     { "manager": "sabakan", "operation": "Apply" },
                 ],
             },
-            "spec": { "taints": [
+            "spec": { "unschedulable": true, "taints": [
                 { "key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z" },
                 { "key": "k", "value": "v", "effect": "NoSchedule", "ofTheFuture": 1 },
             ]},
@@ -245,6 +229,7 @@ mod tests {
             labels: map(&[("a", "1")]),
             annotations: map(&[("n", "2")]),
             taints: taints(),
+            cordoned: true,
             applied: Applied { labels: set(&["a", "example.com/f:b"]), annotations: set(&["n"]) },
         };
         assert_eq!(read(&node().to_string()).unwrap(), expected);
@@ -262,17 +247,6 @@ mod tests {
         assert_eq!(read(&bare.to_string()).unwrap(), expected);
         assert!(read("{}").is_err());
         assert!(read(r#"{"metadata":{"name":"x"}}"#).is_err(), "without a UID nothing can be written safely");
-    }
-
-    #[test]
-    fn pages_say_whether_there_is_another() {
-        let page =
-            |metadata: Value| read_page(&json!({ "metadata": metadata, "items": [node()] }).to_string()).unwrap();
-        assert_eq!(page(json!({ "continue": "t", "remainingItemCount": 3 })).next.as_deref(), Some("t"));
-        assert_eq!(page(json!({ "continue": "" })).next, None);
-        assert_eq!(page(json!({})).next, None);
-        assert_eq!(page(json!({})).nodes.len(), 1);
-        assert!(read_page(r#"{"kind":"Status"}"#).is_err());
     }
 
     #[test]

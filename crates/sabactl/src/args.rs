@@ -6,7 +6,10 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 use sabakan_wire::flags;
 
-use crate::{cluster, constraints, crypts, dhcp, events, exit::Failure, ipam, logs, machines, nodes, tokens};
+use crate::{
+    auto_repair, cluster, constraints, crypts, dhcp, events, exit::Failure, incidents, ipam, logs, machines, nodes,
+    reboot_queue, repair_queue, tokens,
+};
 
 /// What `--version` shows after the name of the program.
 const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
@@ -25,6 +28,7 @@ const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"));
   sabactl machines get --rack 1            show the machines of rack 1
   sabactl nodes list                       show what provisioning does with them
   sabactl cluster plan                     show what the next round does with the Kubernetes cluster
+  sabactl auto-repair status               show how repair is doing, and what stands in its way
   sabactl logs 20301231                    show who changed what on that day
   sabactl --server https://boot-0:8443 --ca-file server.crt --token-file me.token machines get
                                            the same from another host, verified and encrypted
@@ -122,6 +126,30 @@ pub enum Command {
     Constraints {
         #[command(subcommand)]
         command: Option<constraints::Command>,
+    },
+    /// Whether and which broken machines are repaired by themselves, and why not
+    #[command(after_help = auto_repair::EXAMPLES)]
+    AutoRepair {
+        #[command(subcommand)]
+        command: Option<auto_repair::Command>,
+    },
+    /// Machines that are being repaired
+    #[command(after_help = repair_queue::EXAMPLES)]
+    RepairQueue {
+        #[command(subcommand)]
+        command: Option<repair_queue::Command>,
+    },
+    /// Nodes that are to be rebooted in an orderly way
+    #[command(visible_alias = "rq", after_help = reboot_queue::EXAMPLES)]
+    RebootQueue {
+        #[command(subcommand)]
+        command: Option<reboot_queue::Command>,
+    },
+    /// What failed together, and is held back from repair
+    #[command(after_help = incidents::EXAMPLES)]
+    Incidents {
+        #[command(subcommand)]
+        command: Option<incidents::Command>,
     },
     /// Keys of encrypted disks
     #[command(after_help = "Example:\n  sabactl crypts delete --force 1234abcd")]
@@ -276,6 +304,9 @@ mod tests {
             ("sabactl nodes manage a -wait -timeout 5m", "sabactl nodes manage --wait --timeout=300s a"),
             ("sabactl nodes -ironic-server http://b:1 show a", "sabactl nodes show a --ironic-server http://b:1"),
             ("sabactl machines set-label a b -1", "sabactl machines set-label a b -- -1"),
+            ("sabactl rq add -", "sabactl reboot-queue add -"),
+            ("sabactl repair-queue wait -timeout-seconds 0", "sabactl repair-queue wait --timeout-seconds=0"),
+            ("sabactl incidents list -open -o json", "sabactl incidents list --open --output json"),
         ] {
             assert_eq!(format!("{:?}", cli(one).command), format!("{:?}", cli(two).command));
         }
@@ -326,6 +357,15 @@ mod tests {
         check("sabactl cluster show-plan last", 1, "invalid value 'last'");
         check("sabactl constraints set workers 3", 1, "invalid value 'workers'");
         check("sabactl constraints set minimum-workers many", 1, "invalid value 'many'");
+        check("sabactl auto-repair settings set guards true", 1, "invalid value 'guards'");
+        check("sabactl auto-repair explain", 1, "the following required arguments were not provided");
+        check("sabactl auto-repair status -o yaml", 1, "invalid value 'yaml'");
+        check("sabactl repair-queue foo", 2, "unrecognized subcommand 'foo'");
+        check("sabactl repair-queue add unreachable type1 node1", 1, "invalid value 'node1'");
+        check("sabactl repair-queue delete first", 1, "invalid value 'first'");
+        check("sabactl repair-queue wait --interval-seconds 0", 1, "invalid value '0'");
+        check("sabactl reboot-queue add", 1, "the following required arguments were not provided");
+        check("sabactl incidents acknowledge", 1, "the following required arguments were not provided");
         check("sabactl completion tcsh", 1, "invalid value 'tcsh'");
     }
 
@@ -349,6 +389,10 @@ mod tests {
             "sabactl crypts",
             "sabactl cluster",
             "sabactl constraints",
+            "sabactl auto-repair",
+            "sabactl repair-queue",
+            "sabactl reboot-queue",
+            "sabactl incidents",
             "sabactl tokens",
             "sabactl --server http://a",
         ] {
@@ -361,6 +405,10 @@ mod tests {
                         | Command::Crypts { command: None }
                         | Command::Cluster { command: None }
                         | Command::Constraints { command: None }
+                        | Command::AutoRepair { command: None }
+                        | Command::RepairQueue { command: None }
+                        | Command::RebootQueue { command: None }
+                        | Command::Incidents { command: None }
                         | Command::Tokens { command: None }
                 )
             );

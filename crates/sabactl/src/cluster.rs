@@ -3,7 +3,7 @@
 mod explain;
 mod plan;
 mod plans;
-mod text;
+pub mod text;
 
 use std::{io::IsTerminal as _, path::PathBuf};
 
@@ -175,7 +175,7 @@ fn set(document: &Document, send: impl FnOnce(&[u8]) -> Result<Sent<WarningsJson
 }
 
 /// Whoever wrote a file wants to know which one is meant.
-fn refused(name: &str, error: Error) -> Failure {
+pub fn refused(name: &str, error: Error) -> Failure {
     let is_invalid = error.status() == Some(400);
     let failure = Failure::from(error);
     if is_invalid { Failure { text: format!("{name}: {}", failure.text), ..failure } } else { failure }

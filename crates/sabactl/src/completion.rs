@@ -28,9 +28,18 @@ mod tests {
     fn every_shell_learns_every_command() {
         for shell in Shell::value_variants() {
             let script = script(*shell);
-            for word in
-                ["sabactl", "ipam", "dhcp", "machines", "create", "remove", "without-labels", "batch-size", "version"]
-            {
+            for word in [
+                "sabactl",
+                "ipam",
+                "dhcp",
+                "machines",
+                "create",
+                "remove",
+                "without-labels",
+                "batch-size",
+                "repair-queue",
+                "version",
+            ] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
             assert!(!script.contains("reference"), "{shell}");

@@ -77,7 +77,7 @@ fn read(client: &Client, position: &mut FeedPosition, follow: bool) -> Result<Ou
 }
 
 /// Whether the same question may get an answer later.
-fn may_pass(error: &Error) -> bool {
+pub fn may_pass(error: &Error) -> bool {
     match error {
         Error::Connect { .. } | Error::Interrupted { .. } | Error::Timeout { .. } => true,
         // A server that dies in the middle of a line leaves half of it.

@@ -45,5 +45,11 @@ pub const SECRET_FILE_BYTES_MAX: u64 = 4096;
 /// Choices of a plan shown to people unless they ask for all: a new cluster has one for each node.
 pub const CHOICES_SHOWN: usize = 20;
 
+/// Broken machines named to people unless they ask for more: a screen of them. All are counted.
+pub const BROKEN_SHOWN: u32 = 40;
+
+/// The same for programs. In a healthy fleet there are fewer.
+pub const BROKEN_IN_JSON: u32 = 1_000;
+
 /// Lines of a difference shown to people unless they ask for all.
 pub const DIFF_LINES_SHOWN: usize = 120;

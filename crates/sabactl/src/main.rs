@@ -2,6 +2,7 @@
 //! noun. Exit codes are in `exit.rs`, everything printed in `render.rs`.
 
 mod args;
+mod auto_repair;
 mod cluster;
 mod completion;
 mod constraints;
@@ -11,13 +12,17 @@ mod events;
 mod exit;
 mod file;
 mod filters;
+mod incidents;
 mod ipam;
 mod limits;
 mod logs;
 mod machines;
 mod nodes;
+mod output;
+mod reboot_queue;
 mod reference;
 mod render;
+mod repair_queue;
 mod tokens;
 
 use std::{env, path::Path, process::ExitCode};
@@ -61,6 +66,14 @@ fn dispatch(mut cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Constraints { command: None }) => render::print_text(&args::help(&["constraints"], None)),
         Some(Command::Constraints { command: Some(command) }) => constraints::run(&connect()?, &command),
+        Some(Command::AutoRepair { command: None }) => render::print_text(&args::help(&["auto-repair"], None)),
+        Some(Command::AutoRepair { command: Some(command) }) => auto_repair::run(&connect()?, &command),
+        Some(Command::RepairQueue { command: None }) => render::print_text(&args::help(&["repair-queue"], None)),
+        Some(Command::RepairQueue { command: Some(command) }) => repair_queue::run(&connect()?, &command),
+        Some(Command::RebootQueue { command: None }) => render::print_text(&args::help(&["reboot-queue"], None)),
+        Some(Command::RebootQueue { command: Some(command) }) => reboot_queue::run(&connect()?, &command),
+        Some(Command::Incidents { command: None }) => render::print_text(&args::help(&["incidents"], None)),
+        Some(Command::Incidents { command: Some(command) }) => incidents::run(&connect()?, &command),
         Some(Command::Events(events)) => events::run(&connect()?, &events),
         Some(Command::Logs(logs)) => logs::run(&connect()?, &logs),
         Some(Command::Tokens { command: None }) => render::print_text(&args::help(&["tokens"], None)),

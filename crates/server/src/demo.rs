@@ -11,6 +11,7 @@ use sabakan_domain::{
     ipam::{IpamConfig, IpamInput, PoolInput},
     lifecycle::{Force, HealthState},
     machine::{NewMachine, NewMachineInput},
+    repair::settings::RepairSettings,
     time::Moment,
     words::Serial,
 };
@@ -19,15 +20,16 @@ use sabakan_service::{Clock as _, SystemClock};
 use sabakan_store::{
     embedded::EmbeddedStore,
     keys::Keys,
-    repo::{self, audit::By},
+    repo::{self, audit::By, repairs::BadSetting},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cli,
     cluster::ClusterConfig,
     config::{Flags, ServerConfig},
+    repair::RepairConfig,
     run::{self, STORE_FILE},
 };
 
@@ -36,6 +38,9 @@ const WORKERS: u32 = 12;
 
 /// The first machine of a rack that is healthy. Those before it have just been racked.
 const FIRST_HEALTHY: u32 = 5;
+
+/// How long a broken machine is watched before it is repaired. Minutes are wise, and long to look at.
+const OBSERVE_SECONDS: &str = "10";
 
 /// Runs the demo until it is told to stop, then removes everything it made.
 pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
@@ -51,7 +56,7 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         .provisioning
         .fleet
         .get_or_insert_with(|| Fleet::new(FleetConfig { latencies: latencies(), ..FleetConfig::default() }));
-    hurry(&mut config.cluster);
+    hurry(&mut config.cluster, &mut config.repair);
     take_free_ports(&mut config)?;
     cli::prepare(&config)?;
     run::block_on(async {
@@ -80,11 +85,15 @@ fn latencies() -> Latencies {
 }
 
 /// Nobody watches a planner for minutes. What somebody said otherwise holds.
-fn hurry(cluster: &mut ClusterConfig) {
-    let usual = ClusterConfig::default();
-    for (time, usual) in [(&mut cluster.period, usual.period), (&mut cluster.settle, usual.settle)] {
+fn hurry(cluster: &mut ClusterConfig, repair: &mut RepairConfig) {
+    let (usual, usual_repair) = (ClusterConfig::default(), RepairConfig::default());
+    for (time, usual, here) in [
+        (&mut cluster.period, usual.period, 10),
+        (&mut cluster.settle, usual.settle, 10),
+        (&mut repair.period, usual_repair.period, 2),
+    ] {
         if *time == usual {
-            *time = Duration::from_secs(10);
+            *time = Duration::from_secs(here);
         }
     }
 }
@@ -114,10 +123,12 @@ async fn fill(config: &ServerConfig) -> anyhow::Result<()> {
         repo::machines::set_state(&store, &keys, &by, &serial, HealthState::Healthy, Force::No).await?;
     }
     let constraints = |before: Constraints| -> Result<Constraints, std::convert::Infallible> {
-        Ok(Constraints { control_plane_count: 3, minimum_workers: 6, ..before })
+        Ok(Constraints { control_plane_count: 3, minimum_workers: 6, maximum_repair_queue_entries: 5, ..before })
     };
     repo::cluster::edit_constraints(&store, &keys, &by, constraints).await?;
     repo::cluster::put_template(&store, &keys, &by, &template()?).await?;
+    let settings = |before: RepairSettings| before.with("observe-seconds", OBSERVE_SECONDS).map_err(BadSetting);
+    repo::repairs::edit_settings(&store, &keys, &by, settings).await?;
     store.shutdown().await;
     Ok(())
 }
@@ -147,11 +158,29 @@ fn template() -> anyhow::Result<Template> {
         "name": "demo",
         "service_subnet": "10.68.0.0/16",
         "nodes": [control_plane, node("worker", "3"), node("storage", "1")],
+        "repair": repair(),
     });
     let told = |problems: Vec<Problem>| {
         anyhow::anyhow!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
     Template::parse(document).map_err(told)
+}
+
+/// The power of a broken machine is cycled, then its controller is restarted and the power cycled again; whether that helped is what
+/// the registry says.
+fn repair() -> Value {
+    let cycle = json!({
+        "action": "power-cycle",
+        "command_timeout_seconds": 120,
+        // A controller that was just restarted does not answer at once.
+        "command_retries": 6,
+        "command_interval": 10,
+        "watch_seconds": 60,
+    });
+    let reset = json!({ "action": "bmc-reset", "command_timeout_seconds": 60, "watch_seconds": 10 });
+    let operation = |trouble: &str| json!({ "operation": trouble, "health_check": "registry", "repair_steps": [cycle, reset, cycle] });
+    let operations = ["unhealthy", "unreachable"].map(operation);
+    json!({ "repair_procedures": [{ "machine_types": ["simulated"], "repair_operations": operations }] })
 }
 
 /// The later machines of a rack are the newer ones: some are to go soon, some in years.
@@ -191,6 +220,9 @@ fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<SocketAdd
          \u{20} cargo run --release -p sabactl --{server} machines get --rack 1 --role storage -o simple\n{nodes}\
          \u{20} cargo run --release -p sabactl --{server} cluster status\n\
          \u{20} cargo run --release -p sabactl --{server} cluster why-not demo-1-12\n\
+         \u{20} cargo run --release -p sabactl --{server} machines set-state demo-1-05 unhealthy\n\
+         \u{20} cargo run --release -p sabactl --{server} auto-repair explain demo-1-05\n\
+         \u{20} cargo run --release -p sabactl --{server} repair-queue list\n\
          \u{20} curl 'http://{http}/api/v1/machines?ipv4=10.69.0.4'\n\n"
     )
 }

@@ -16,6 +16,7 @@ mod maintenance;
 pub mod metrics;
 pub mod provisioning;
 mod reference;
+pub mod repair;
 pub mod rest;
 pub mod run;
 mod status;

@@ -112,6 +112,15 @@ pub const YAML_ALIASES_MAX: usize = 1_000;
 /// Body of the variables of a query, or of constraints.
 pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;
 
+/// Body about one repair, an incident, or settings: a few names and a sentence.
+pub const REPAIR_BYTES_MAX: usize = 16 * 1024;
+
+/// Body that names nodes to reboot: more than the queue takes.
+pub const REBOOTS_BYTES_MAX: usize = 256 * 1024;
+
+/// Broken machines named in one answer, unless the request says otherwise, and at most. All are counted.
+pub const BROKEN_LISTED: (usize, usize) = (1_000, 100_000);
+
 /// Plans made for callers at once. For many machines each takes seconds of a core.
 pub const PLANS_MAX: usize = 2;
 

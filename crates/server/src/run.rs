@@ -16,6 +16,7 @@ use sabakan_service::{
     Clock, Crypts, Foundation, Nodes, Tokens,
     cluster::Cluster,
     metrics::{MeasuredStore, Metrics, Scrapes, Task},
+    repair::Repairs,
     seal::{KeyRing, SharedRing},
     tasks::{compactor, retention},
 };
@@ -44,6 +45,7 @@ use crate::{
     ironic, limits,
     metrics::Scraped,
     provisioning::{self, Provisioning},
+    repair,
     rest::{self, FeedRoom},
 };
 
@@ -65,6 +67,8 @@ pub struct Server {
     pub nodes: Arc<Nodes>,
     /// What is known about the cluster, for tests that do without its API.
     pub cluster: Arc<Cluster>,
+    /// What is known about repair, for tests that do without its API.
+    pub repairs: Arc<Repairs>,
     /// Where metrics are served if they have listeners of their own.
     pub metrics: Vec<SocketAddr>,
     addresses_file: PathBuf,
@@ -111,7 +115,8 @@ impl Server {
             None => provisioning::server_name(&config.data_dir, &host_name())?,
         };
         let cluster = cluster::open(&config.cluster, &parts.foundation, server_name).await?;
-        let listeners = listeners(config, &parts, provisioning, &cluster, &stop).await?;
+        let repairs = repair::open(&config.repair, &parts.foundation, &nodes, &cluster);
+        let listeners = listeners(config, &parts, provisioning, (&cluster, &repairs), &stop).await?;
         let addresses = |(list, _): &Served| {
             list.iter().map(|listener| listener.socket.local_addr()).collect::<Result<Vec<_>, _>>()
         };
@@ -122,6 +127,7 @@ impl Server {
             metrics: addresses(&listeners.metrics)?,
             nodes,
             cluster,
+            repairs,
             addresses_file,
             stop,
             tracker,
@@ -129,6 +135,7 @@ impl Server {
         };
         server.serve(listeners, &parts.metrics);
         cluster::start(&config.cluster, &parts.foundation, &server.cluster, &server.tracker, &server.stop);
+        repair::start(&config.repair, &parts.foundation, &server.repairs, &server.tracker, &server.stop);
         server.tend(config, parts);
         server.announce()?;
         let Server { http, https, ironic, metrics, .. } = &server;
@@ -308,15 +315,22 @@ async fn listeners(
     config: &ServerConfig,
     parts: &Parts,
     provisioning: Provisioning,
-    cluster: &Arc<Cluster>,
+    (cluster, repairs): (&Arc<Cluster>, &Arc<Repairs>),
     stop: &CancellationToken,
 ) -> anyhow::Result<Listeners> {
     let crypts = Crypts::new(Arc::clone(&parts.foundation), Arc::clone(&parts.ring));
     let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
     let feed_room = FeedRoom::new(config.feeds, parts.metrics.feeds.clone(), stop.clone());
-    let app = rest::App::new(Arc::clone(&parts.foundation), crypts, Arc::clone(cluster), policy, feed_room);
+    let app = rest::App::new(
+        Arc::clone(&parts.foundation),
+        crypts,
+        Arc::clone(cluster),
+        Arc::clone(repairs),
+        policy,
+        feed_room,
+    );
     let scrapes = Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics));
-    let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)));
+    let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)).with_repairs(Arc::clone(repairs)));
     let counted = |router| layers(router, config, Some(Arc::clone(&parts.metrics)));
     let ironic = counted(ironic::router(ironic::App::new(provisioning, &app)));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));

@@ -21,6 +21,7 @@ mod nodes;
 mod port_groups;
 mod ports;
 mod recipes;
+pub mod repair;
 pub mod seal;
 mod search;
 pub mod tasks;

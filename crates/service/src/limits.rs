@@ -188,3 +188,45 @@ pub const INSPECTION_STORED_BYTES_MAX: usize = 1 << 20;
 
 /// Interfaces an agent may find. Machines with many virtual ones have some hundreds.
 pub const INSPECTED_INTERFACES_MAX: usize = 1_000;
+
+/// How often broken machines and both queues are looked at when nothing changes, and how often a machine is asked whether it is healthy.
+pub const REPAIR_PERIOD: Duration = Duration::from_secs(15);
+
+/// The least pause between two cycles of repair. A burst of changes is looked at once.
+pub const REPAIR_PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause after a cycle that failed.
+pub const REPAIR_RETRY: Duration = Duration::from_secs(5);
+
+/// Machines that come into the repair queue in one transaction; etcd takes 128 writes in one, and each has an entry in the audit log.
+pub const ENQUEUED_AT_ONCE: usize = 32;
+
+/// Incidents that are opened, and as many that are changed, in one transaction, which takes a megabyte and a half.
+pub const INCIDENTS_AT_ONCE: usize = 2;
+
+/// Machines that are kept by name with an incident: the largest serials of so many are a quarter of a megabyte.
+pub const INCIDENT_MEMBERS_MAX: usize = 4_000;
+
+/// What an entry of the repair queue says about the last thing that was done.
+pub const REPAIR_NOTE_CHARS_MAX: usize = 500;
+
+/// What somebody who acknowledges an incident may say.
+pub const ACKNOWLEDGE_CHARS_MAX: usize = 500;
+
+/// A command that may take as long as it likes may take a day: no repair is worth more, and nobody would notice one that hangs.
+pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// A built-in action that may take as long as it likes. Controllers take minutes at worst.
+pub const ACTION_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// How much later than its deadline a power change may be told to have failed.
+pub const POWER_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// How often Kubernetes is asked for cordoned nodes when both queues are at rest.
+pub const CORDONS_EVERY: Duration = Duration::from_secs(60);
+
+/// How long Kubernetes may take to tell about all nodes that are looked after, while everything else of repair waits.
+pub const NODES_READ_MAX: Duration = Duration::from_secs(20);
+
+/// Nodes that are given back to the scheduler in one cycle.
+pub const UNCORDONED_AT_ONCE: usize = 16;

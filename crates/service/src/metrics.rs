@@ -13,6 +13,7 @@ mod counts;
 mod family;
 mod machine_status;
 mod process;
+mod repair;
 mod requests;
 mod scrape;
 mod store;

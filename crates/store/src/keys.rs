@@ -163,6 +163,37 @@ pub const KEYS: &[KeyDoc] = &[
         value: "JSON",
         meaning: "One plan: what it changed or what blocked it, and why. The last 1,000.",
     },
+    KeyDoc { pattern: "repairs/data/<16 hex digits>", value: "JSON", meaning: "One entry of the repair queue." },
+    KeyDoc {
+        pattern: "repairs/write-index",
+        value: "number",
+        meaning: "The index of the next entry. Adding compares it, so that entries are counted and added at once.",
+    },
+    KeyDoc { pattern: "repairs/disabled", value: "empty", meaning: "Present: no repair is begun." },
+    KeyDoc {
+        pattern: "auto-repair/disabled",
+        value: "empty",
+        meaning: "Present: no broken machine comes into the queue by itself.",
+    },
+    KeyDoc {
+        pattern: "auto-repair/query-variables",
+        value: "JSON text as given",
+        meaning: "Which machines count as broken. Absent: the defaults.",
+    },
+    KeyDoc {
+        pattern: "auto-repair/settings",
+        value: "JSON",
+        meaning: "When machines count as having failed together, and how long finished repairs count. Absent: the defaults.",
+    },
+    KeyDoc { pattern: "reboots/data/<16 hex digits>", value: "JSON", meaning: "One entry of the reboot queue." },
+    KeyDoc { pattern: "reboots/write-index", value: "number", meaning: "The index of the next entry." },
+    KeyDoc { pattern: "reboots/disabled", value: "empty", meaning: "Present: no reboot is begun." },
+    KeyDoc {
+        pattern: "incidents/data/<16 digits>",
+        value: "JSON",
+        meaning: "A group of machines that failed together. Those that are not over, and the last 1,000 that are.",
+    },
+    KeyDoc { pattern: "incidents/write-index", value: "number", meaning: "The number of the next incident." },
     KeyDoc {
         pattern: "leaders/<task>",
         value: "text, the name of a server, under a lease",
@@ -475,6 +506,66 @@ impl Keys {
 
     pub(crate) fn cluster_plan(&self, number: u64) -> String {
         self.key(&format!("cluster-plans/{number:016}"))
+    }
+
+    pub(crate) fn repairs(&self) -> String {
+        self.key("repairs/")
+    }
+
+    pub(crate) fn repair(&self, index: u64) -> String {
+        self.key(&format!("repairs/data/{index:016x}"))
+    }
+
+    pub(crate) fn repairs_next(&self) -> String {
+        self.key("repairs/write-index")
+    }
+
+    pub(crate) fn repairs_disabled(&self) -> String {
+        self.key("repairs/disabled")
+    }
+
+    pub(crate) fn auto_repair(&self) -> String {
+        self.key("auto-repair/")
+    }
+
+    pub(crate) fn auto_repair_disabled(&self) -> String {
+        self.key("auto-repair/disabled")
+    }
+
+    pub(crate) fn auto_repair_variables(&self) -> String {
+        self.key("auto-repair/query-variables")
+    }
+
+    pub(crate) fn auto_repair_settings(&self) -> String {
+        self.key("auto-repair/settings")
+    }
+
+    pub(crate) fn reboots(&self) -> String {
+        self.key("reboots/")
+    }
+
+    pub(crate) fn reboot(&self, index: u64) -> String {
+        self.key(&format!("reboots/data/{index:016x}"))
+    }
+
+    pub(crate) fn reboots_next(&self) -> String {
+        self.key("reboots/write-index")
+    }
+
+    pub(crate) fn reboots_disabled(&self) -> String {
+        self.key("reboots/disabled")
+    }
+
+    pub(crate) fn incidents(&self) -> String {
+        self.key("incidents/")
+    }
+
+    pub(crate) fn incident(&self, number: u64) -> String {
+        self.key(&format!("incidents/data/{number:016}"))
+    }
+
+    pub(crate) fn incidents_next(&self) -> String {
+        self.key("incidents/write-index")
     }
 
     pub(crate) fn leader(&self, task: &str) -> String {

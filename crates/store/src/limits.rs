@@ -124,3 +124,15 @@ pub const PLAN_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
 /// What is kept of one plan if it fits.
 pub const PLAN_ROOM: sabakan_domain::cluster::history::Room =
     sabakan_domain::cluster::history::Room { selections: 2_000, changes: 4_000, warnings: 200 };
+
+/// Entries of the repair queue and of the reboot queue. More is a mistake: nobody repairs so many machines at once.
+pub const QUEUE_ENTRIES_MAX: usize = 10_000;
+
+/// Nodes that come into the reboot queue at once: etcd takes 128 writes in one transaction.
+pub const REBOOTS_AT_ONCE: usize = 100;
+
+/// Incidents that are forgotten in one transaction. One is opened, one goes.
+pub const FORGOTTEN_AT_ONCE: usize = 10;
+
+/// Incidents that are kept after they are over.
+pub const INCIDENTS_KEPT: usize = 1_000;

@@ -19,6 +19,9 @@ use sabakan_store::{
 /// What changes of the cluster's configuration are about.
 pub const CLUSTER: &str = "cluster";
 
+/// What changes of the repair queue and of incidents are about.
+pub const REPAIR: &str = "repair";
+
 /// What claims of the lead of a task are about.
 pub const LEAD: &str = "lead";
 
@@ -146,9 +149,12 @@ fn claim(txn: &Txn) -> Option<String> {
     txn.when.iter().any(is_lead).then(|| LEAD.to_owned())
 }
 
-/// The planner of the cluster counts as one machine, [`CLUSTER`].
+/// The planner of the cluster counts as one machine, [`CLUSTER`], and so does everything repair decides, [`REPAIR`].
 fn named(key: &str) -> Option<String> {
     let (folder, serial) = key.rsplit_once('/')?;
+    if folder.ends_with("/repairs") || folder.ends_with("/repairs/data") {
+        return Some(REPAIR.to_owned());
+    }
     if folder.ends_with("/cluster") && serial == "configuration" {
         return Some(CLUSTER.to_owned());
     }

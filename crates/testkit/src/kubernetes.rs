@@ -1,15 +1,22 @@
-//! A double of a Kubernetes API server: Nodes over HTTP or HTTPS, with the rules of server-side apply. For tests of what we ask such a
-//! server for, on machines that cannot run one.
+//! A double of a Kubernetes API server: Nodes, with the rules of server-side apply, namespaces, and pods, with those of eviction, over
+//! HTTP or HTTPS. For tests of what we ask such a server for, on machines that cannot run one.
 //!
-//! Covered: list (pages, expired pages), get, apply, JSON merge patch; labels, annotations and `spec`; field managers, conflicts, force,
-//! resource versions, UIDs; bearer tokens and client certificates; verbs that are not allowed; answers that fail, do not come, or come
-//! too late. Not covered: watches, strategic merge and JSON patches, lists merged by key, admission, other kinds than Node, deletion
-//! over HTTP. Pods and their eviction will be added where `http::answer` names the path.
+//! Covered of all: list (pages, expired pages, the selectors we use), UIDs; bearer tokens and client certificates; rights that are
+//! missing; answers that fail, do not come, or come too late. Of Nodes: get, apply, JSON merge patch; labels, annotations and `spec`;
+//! field managers, conflicts, force, resource versions. Of pods: get, deletion, eviction with dry run and preconditions; pods that take
+//! their time to go.
+//!
+//! Not covered: watches, strategic merge and JSON patches, lists merged by key, admission, other kinds, creation and change of pods and
+//! namespaces over HTTP. Nobody schedules: a cordoned Node only says that it is one, and no controller puts another pod where one left.
+//! A disruption budget counts no pods, it says per pod what the test wants. Grace periods end when the test says so.
 //!
 //! Everything blocks, so that plain and async tests can use it alike.
 
 mod http;
+mod list;
+mod nodes;
 mod object;
+mod pods;
 mod serve;
 
 use std::{
@@ -21,6 +28,7 @@ use std::{
 };
 
 pub use object::{Conflict, Field, Fields, Object, Operation};
+pub use pods::{Budget, Pod};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -47,7 +55,7 @@ pub struct Faults {
     pub silent: bool,
     /// Status codes of the next answers, whatever is asked.
     pub next: VecDeque<u16>,
-    /// Verbs that are not allowed.
+    /// What is not allowed: a verb, or a verb and what it is about, such as `create pods/eviction`.
     pub forbidden: BTreeSet<&'static str>,
     /// The server has forgotten where the pages of this many lists began.
     pub expired_pages: usize,
@@ -60,10 +68,19 @@ pub struct Faults {
 pub struct State {
     /// Nodes by name.
     pub nodes: BTreeMap<String, Object>,
+    /// Pods by namespace and name, as in `default/web-1`.
+    pub pods: BTreeMap<String, Pod>,
+    /// Labels of namespaces, by name.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// The last resource version.
     pub version: u64,
     /// Every write it was asked for: verb, name, field manager.
     pub writes: Vec<String>,
+    /// What became of Nodes and pods on request, in order: `cordon` and `uncordon` with a Node; `would evict`, `would refuse`, `evict`,
+    /// `refuse` and `delete` with a pod.
+    pub drains: Vec<String>,
+    /// Every right that was made use of, such as `list nodes`.
+    pub rights: BTreeSet<String>,
     /// Requests answered or not.
     pub requests: usize,
     /// What goes wrong.
@@ -190,6 +207,61 @@ impl KubernetesDouble {
     /// Writes since this was last asked.
     pub fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().writes)
+    }
+
+    /// Somebody makes a namespace, or labels it anew.
+    pub fn add_namespace(&self, name: &str, labels: &[(&str, &str)]) {
+        let mut state = self.state();
+        state.tick();
+        let own = [("kubernetes.io/metadata.name", name)];
+        let labels = labels.iter().chain(&own).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        state.namespaces.insert(name.to_owned(), labels);
+    }
+
+    /// A pod begins on a Node, in place of the one that had its name. Its namespace exists or is made.
+    pub fn add_pod(&self, pod: Pod) {
+        let is_known = self.state().namespaces.contains_key(&pod.namespace);
+        if !is_known {
+            self.add_namespace(&pod.namespace, &[]);
+        }
+        let mut state = self.state();
+        let version = state.tick();
+        state.pods.insert(pod.key(), Pod { uid: format!("uid-{version}"), ..pod });
+    }
+
+    /// A pod, by namespace and name as in `default/web-1`, has ended and is gone.
+    pub fn end_pod(&self, key: &str) {
+        let mut state = self.state();
+        state.pods.remove(key).expect("a pod of this name");
+        state.tick();
+    }
+
+    /// A pod changes.
+    pub fn edit_pod(&self, key: &str, edit: impl FnOnce(&mut Pod)) {
+        let mut state = self.state();
+        state.tick();
+        edit(state.pods.get_mut(key).expect("a pod of this name"));
+    }
+
+    /// The pods on a Node, in order of namespace and name.
+    pub fn pods_on(&self, node: &str) -> Vec<String> {
+        let state = self.state();
+        state.pods.iter().filter(|(_, pod)| pod.node == node).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Somebody keeps new pods away from a Node by hand.
+    pub fn cordon_by_hand(&self, name: &str) {
+        self.edit("kubectl", name, |fields| _ = fields.insert(Field::Spec("unschedulable".to_owned()), json!(true)));
+    }
+
+    /// Whether new pods are kept away from a Node.
+    pub fn is_cordoned(&self, name: &str) -> bool {
+        self.state().nodes.get(name).expect("a node of this name").is_cordoned()
+    }
+
+    /// What became of Nodes and pods on request since this was last asked. See [`State::drains`].
+    pub fn take_drains(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().drains)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod planner;
 pub mod process;
 pub mod rack;
 pub mod raw;
+pub mod repairer;
 pub mod server;
 mod wait;
 

@@ -34,7 +34,8 @@ impl LonePlanner {
             server: name.to_owned(),
             period: Duration::from_millis(200),
             settle: Duration::ZERO,
-            lease: Duration::from_secs(1),
+            // Long enough that a busy machine does not lose it, short enough to be waited for.
+            lease: Duration::from_secs(3),
             ..ClusterOptions::default()
         };
         let stop = CancellationToken::new();

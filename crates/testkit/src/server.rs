@@ -7,12 +7,13 @@ use sabakan::{
     config::{EtcdSettings, GraphqlConfig, MetricsConfig, ServerConfig, StoreConfig},
     logging::LogConfig,
     provisioning::ProvisioningConfig,
+    repair::RepairConfig,
     rest::FeedBounds,
     run::Server,
 };
 use sabakan_client::Client;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
-use sabakan_service::{FakeClock, Nodes, cluster::Cluster};
+use sabakan_service::{FakeClock, Nodes, cluster::Cluster, repair::Repairs};
 use sabakan_store::{Range, Revision, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -141,6 +142,11 @@ impl TestServer {
         Arc::clone(&self.server.as_ref().expect("running").cluster)
     }
 
+    /// What is known about repair, without its API.
+    pub fn repairs(&self) -> Arc<Repairs> {
+        Arc::clone(&self.server.as_ref().expect("running").repairs)
+    }
+
     /// The store below.
     pub fn store(&self) -> Arc<dyn Store> {
         self.server.as_ref().expect("running").store()
@@ -224,6 +230,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         provisioning: ProvisioningConfig::default(),
         // Whoever does not test it must not find its keys in the store.
         cluster: ClusterConfig { planner: false, ..ClusterConfig::default() },
+        repair: RepairConfig { repairer: false, ..RepairConfig::default() },
         graphql: GraphqlConfig::default(),
         metrics: MetricsConfig::default(),
         log: LogConfig::default(),

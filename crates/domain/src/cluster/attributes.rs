@@ -83,6 +83,8 @@ pub struct LiveNode {
     pub annotations: BTreeMap<String, String>,
     /// Its taints, in order.
     pub taints: Vec<LiveTaint>,
+    /// No new pods are put on it.
+    pub cordoned: bool,
     /// What of it is ours.
     pub applied: Applied,
 }

@@ -28,6 +28,8 @@ pub struct ListedMachine {
     pub index_in_rack: u32,
     /// What it is for.
     pub role: Role,
+    /// Its BMC type, which says how it is repaired.
+    pub machine_type: String,
     /// Its first address, which becomes its identity in the cluster; `None`: it cannot be a node.
     pub address: Option<Ipv4Addr>,
     /// When it was registered.
@@ -49,6 +51,7 @@ impl ListedMachine {
             rack: machine.rack,
             index_in_rack: machine.index_in_rack,
             role: machine.role.clone(),
+            machine_type: machine.bmc.kind.as_str().to_owned(),
             address: machine.ipv4().next(),
             register_date: Moment::from(machine.register_date),
             retire_date: machine.retire_date,

@@ -251,6 +251,7 @@ fn imagined(
             register_date: Moment::from(input.now),
             retire_date: if is_best { late } else { overdue },
             state: HealthState::Healthy,
+            machine_type: String::new(),
             seconds_in_state: 0.0,
         })
     };

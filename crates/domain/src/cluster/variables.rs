@@ -115,6 +115,18 @@ impl Variables {
         Variables { having: Some(having), not_having: Some(not_having) }
     }
 
+    /// Every machine that is broken, whoever may be repaired: what failed together is found among them.
+    pub fn for_guard() -> Variables {
+        let having = Params { states: vec![HealthState::Unhealthy, HealthState::Unreachable], ..Params::default() };
+        Variables { having: Some(having), not_having: None }
+    }
+
+    /// Every machine that can break: what groups of broken machines are compared with.
+    pub fn for_census() -> Variables {
+        let not_having = Params { states: vec![HealthState::Retired], ..Params::default() };
+        Variables { having: None, not_having: Some(not_having) }
+    }
+
     /// The machines that are meant.
     pub fn query(&self, now: Timestamp) -> Query {
         let criteria = |params: &Option<Params>, group: fn(Vec<(String, String)>) -> LabelCondition| {

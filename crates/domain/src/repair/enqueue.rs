@@ -67,6 +67,8 @@ pub enum Verdict {
         /// Where that is.
         status: Status,
     },
+    /// Somebody told automation to leave it alone.
+    HandsOff(String),
     /// It is being rebooted on purpose.
     Rebooting {
         /// For how much longer that is believed.
@@ -124,6 +126,9 @@ impl fmt::Display for Verdict {
                 "repair {index} of it has {status}; `sabactl repair-queue delete {index}` lets it be repaired again"
             ),
             Verdict::HasEntry { index, status } => write!(f, "repair {index} of it is {status}"),
+            Verdict::HandsOff(reason) => {
+                write!(f, "its node is in maintenance, and automation leaves it alone: {reason}")
+            }
             Verdict::Rebooting { left } => {
                 write!(f, "it is being rebooted on purpose, and given {} s more", left.as_secs())
             }
@@ -150,8 +155,8 @@ impl fmt::Display for Verdict {
 /// A machine that comes into the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEntry {
-    /// The machine.
-    pub serial: Serial,
+    /// The machine; `None`: somebody asks for an address that no machine of the registry has.
+    pub serial: Option<Serial>,
     /// Its address.
     pub address: Ipv4Addr,
     /// Its BMC type.
@@ -190,8 +195,9 @@ pub fn decide(failures: &[Failure], around: &Around<'_>) -> Decision {
     let mut verdicts: Vec<Verdict> = Vec::with_capacity(failures.len());
     let mut taken: BTreeMap<Ipv4Addr, &Serial> = BTreeMap::new();
     let reboots = reboot::by_node(around.reboots);
+    let entries = by_address(around.queue, &counted);
     for failure in failures {
-        let verdict = look(failure, &counted, &taken, &reboots, around);
+        let verdict = look(failure, &entries, &taken, &reboots, around);
         if let (Verdict::Enqueue, Some(address)) = (&verdict, failure.address) {
             taken.insert(address, &failure.serial);
         }
@@ -201,7 +207,7 @@ pub fn decide(failures: &[Failure], around: &Around<'_>) -> Decision {
     for (failure, verdict) in failures.iter().zip(&verdicts) {
         if let (Verdict::Enqueue, Some(address)) = (verdict, failure.address) {
             decision.enqueue.push(NewEntry {
-                serial: failure.serial.clone(),
+                serial: Some(failure.serial.clone()),
                 address,
                 machine_type: failure.traits.machine_type.clone(),
                 operation: failure.state.as_str().to_owned(),
@@ -220,24 +226,34 @@ fn counts(entry: &Entry, around: &Around<'_>) -> bool {
     age < time
 }
 
+/// The entry that keeps a machine out of the queue. Two active repairs of one machine must never be, whatever counts.
+fn by_address<'a>(queue: &'a [Entry], counted: &[&'a Entry]) -> BTreeMap<Ipv4Addr, &'a Entry> {
+    let mut entries = BTreeMap::new();
+    let active = queue.iter().filter(|entry| !entry.is_finished());
+    for entry in active.chain(counted.iter().copied()) {
+        entries.entry(entry.address).or_insert(entry);
+    }
+    entries
+}
+
 /// Everything but the room in the queue.
 fn look(
     failure: &Failure,
-    counted: &[&Entry],
+    entries: &BTreeMap<Ipv4Addr, &Entry>,
     taken: &BTreeMap<Ipv4Addr, &Serial>,
     reboots: &BTreeMap<Ipv4Addr, &RebootEntry>,
     around: &Around<'_>,
 ) -> Verdict {
     let Some(cluster) = around.cluster else { return Verdict::NoCluster };
     let Some(address) = failure.address else { return Verdict::NoAddress };
-    // Two active repairs of one machine must never be, whatever counts.
-    let own = |entry: &&&Entry| entry.address == address;
-    let active = around.queue.iter().find(|entry| entry.address == address && !entry.is_finished());
-    if let Some(entry) = active.or(counted.iter().find(own).copied()) {
+    if let Some(entry) = entries.get(&address) {
         return Verdict::HasEntry { index: entry.index, status: entry.status };
     }
     if let Some(other) = taken.get(&address) {
         return Verdict::SameAddress((*other).clone());
+    }
+    if let Some(reason) = &failure.hands_off {
+        return Verdict::HandsOff(reason.clone());
     }
     let wait = around.limits.wait_rebooting;
     if reboot::is_planned(failure, reboots, wait) {
@@ -253,8 +269,8 @@ fn look(
         if let Some(Settling { incident, left }) = around.judgement.settling.get(&failure.serial) {
             return Verdict::Settling { incident: *incident, left: *left };
         }
-        if failure.age < around.limits.guard.observe {
-            return Verdict::Observed { left: around.limits.guard.observe - failure.age };
+        if let Some(left) = observed(failure, around.limits.guard) {
+            return Verdict::Observed { left };
         }
         if failure.age > around.limits.guard.stale_after {
             return Verdict::Stale;
@@ -265,6 +281,17 @@ fn look(
         Err(reason) => Verdict::NoProcedure(reason),
     }
 }
+
+/// For how much longer a failure is watched. Somebody who was broken in another way before may yet be the first of a group to say so,
+/// and is watched for a while all the same.
+fn observed(failure: &Failure, guard: &GuardRules) -> Option<Duration> {
+    let whole = guard.observe.saturating_sub(failure.broken_for());
+    let anew = guard.observe.min(NEW_TROUBLE).saturating_sub(failure.age);
+    Some(whole.max(anew)).filter(|left| !left.is_zero())
+}
+
+/// How long a new trouble of a broken machine is watched at least. Monitors take that long to see a whole rack.
+const NEW_TROUBLE: Duration = Duration::from_secs(60);
 
 /// The room in the queue: all or nothing without the guard, the surest first with it.
 fn admit(failures: &[Failure], verdicts: &mut [Verdict], around: &Around<'_>, entries: usize) {
@@ -290,7 +317,7 @@ fn surer(a: &Failure, b: &Failure) -> std::cmp::Ordering {
         (
             failure.opinion.lease_renewed == Some(true),
             failure.opinion.bmc_answers != Some(true),
-            std::cmp::Reverse(failure.age),
+            std::cmp::Reverse(failure.broken_for()),
         )
     };
     key(a).cmp(&key(b)).then_with(|| a.serial.cmp(&b.serial))

@@ -106,7 +106,12 @@ impl Backoff {
     /// Whether nothing may be tried yet. A pause that would last longer than any was written by a clock that has been set back since;
     /// waiting for that moment could take years.
     pub fn holds(&self, now: Timestamp) -> bool {
-        self.until.is_some_and(|until| now < until && until.duration_since(now) <= BACKOFF_LONGEST)
+        self.holds_for(now, BACKOFF_LONGEST)
+    }
+
+    /// The same for pauses that are never longer than `longest`.
+    pub(super) fn holds_for(&self, now: Timestamp, longest: SignedDuration) -> bool {
+        self.until.is_some_and(|until| now < until && until.duration_since(now) <= longest)
     }
 }
 

@@ -114,7 +114,15 @@ impl Traits {
 
     /// Whether it belongs to a group.
     pub fn is_in(&self, group: &Group) -> bool {
-        self.groups().any(|own| own == *group)
+        let value = group.value.as_str();
+        match group.kind {
+            GroupKind::Rack => value.parse() == Ok(self.rack.0),
+            GroupKind::PowerDomain => self.power_domain.as_deref() == Some(value),
+            GroupKind::Version => self.version.as_deref() == Some(value),
+            GroupKind::MachineType => self.machine_type == value,
+            GroupKind::Role => self.role == value,
+            GroupKind::Fleet => true,
+        }
     }
 }
 
@@ -138,10 +146,22 @@ pub struct Failure {
     pub state: HealthState,
     /// For how long; never negative.
     pub age: Duration,
+    /// For how long it had been broken in another way before that, as far as anybody knows. A machine that goes from trouble to
+    /// trouble is not broken anew each time.
+    pub broken_before: Duration,
     /// What it has in common with others.
     pub traits: Traits,
     /// What others say.
     pub opinion: SecondOpinion,
+    /// Somebody told automation to leave it alone, and why.
+    pub hands_off: Option<String>,
+}
+
+impl Failure {
+    /// For how long it has been broken, in whatever way.
+    pub fn broken_for(&self) -> Duration {
+        self.age + self.broken_before
+    }
 }
 
 /// When machines count as having failed together.
@@ -252,6 +272,41 @@ pub fn correlated(failures: &[&Failure], census: &Census, rules: &GuardRules) ->
     found
 }
 
+/// Groups inside a larger one that did not come back with it: most of their machines are broken still. A few that are left
+/// everywhere are each a case of their own.
+pub fn left_together(whole: &Group, left: &[&Failure], census: &Census, rules: &GuardRules) -> Vec<Correlated> {
+    let mut failures: Vec<&Failure> = left.to_vec();
+    let mut found = Vec::new();
+    let threshold = (rules.chance / count(census.groups().max(1))).ln();
+    let share = count(left.len()) / count(census.size(whole).max(1));
+    loop {
+        let mut groups: BTreeMap<Group, Vec<&Failure>> = BTreeMap::new();
+        for failure in &failures {
+            for group in failure.traits.groups().filter(|group| census.size(group) < census.size(whole)) {
+                groups.entry(group).or_default().push(failure);
+            }
+        }
+        let most = |(group, broken): &(Group, Vec<&Failure>)| {
+            let unlikely = || ln_tail(broken.len(), share * count(census.size(group))) < threshold;
+            broken.len() >= rules.least && (2 * broken.len() >= census.size(group) || unlikely())
+        };
+        let Some((group, broken)) = groups.into_iter().filter(most).max_by_key(|(_, broken)| broken.len()) else {
+            return found;
+        };
+        failures.retain(|failure| !failure.traits.is_in(&group));
+        found.push(broken_together(group, &broken, census, rules));
+    }
+}
+
+/// A group of which these are broken, whatever chance says.
+pub fn broken_together(group: Group, broken: &[&Failure], census: &Census, rules: &GuardRules) -> Correlated {
+    let ages = || broken.iter().map(|failure| failure.broken_for());
+    let span = ages().max().unwrap_or_default() - ages().min().unwrap_or_default();
+    let window = span.max(rules.windows.first().copied().unwrap_or_default());
+    let members = broken.iter().map(|failure| failure.serial.clone()).collect();
+    explained(group, members, census, rules, window)
+}
+
 /// What most likely made machines fail together, if any did.
 fn common_cause(failures: &[&Failure], census: &Census, rules: &GuardRules) -> Option<Correlated> {
     let mut together: BTreeMap<Group, Correlated> = BTreeMap::new();
@@ -277,23 +332,49 @@ fn common_cause(failures: &[&Failure], census: &Census, rules: &GuardRules) -> O
     together.into_iter().filter(explains).max_by(order)
 }
 
-/// Groups with more failures within a window than chance explains.
+/// Groups with more failures within a window than chance explains, whenever that was: nobody may have looked at the time.
 fn unlikely(failures: &[&Failure], census: &Census, rules: &GuardRules, window: Duration) -> Vec<Correlated> {
     let threshold = (rules.chance / count(census.groups().max(1))).ln();
-    let mut groups: BTreeMap<Group, BTreeSet<Serial>> = BTreeMap::new();
-    for failure in failures.iter().filter(|failure| failure.age <= window) {
+    let mut groups: BTreeMap<Group, Vec<&Failure>> = BTreeMap::new();
+    for failure in failures {
         for group in failure.traits.groups() {
-            groups.entry(group).or_default().insert(failure.serial.clone());
+            groups.entry(group).or_default().push(failure);
         }
     }
-    let days = window.as_secs_f64() / 86_400.0;
-    let counted = groups.into_iter().filter(|(_, members)| members.len() >= rules.least).map(|(group, members)| {
-        let size = census.size(&group).max(members.len());
-        let expected = count(size) * rules.percent_per_day / 100.0 * days;
-        let ln_chance = ln_tail(members.len(), expected);
-        Correlated { group, members, size, window, expected, ln_chance }
-    });
+    let large = groups.into_iter().filter(|(_, broken)| broken.len() >= rules.least);
+    let counted = large.map(|(group, broken)| (group, densest(broken, window)));
+    let counted = counted.filter(|(_, members)| members.len() >= rules.least);
+    let counted = counted.map(|(group, members)| explained(group, members, census, rules, window));
     counted.filter(|group| group.ln_chance < threshold).collect()
+}
+
+/// How likely it is that these failed within a time by chance.
+fn explained(
+    group: Group,
+    members: BTreeSet<Serial>,
+    census: &Census,
+    rules: &GuardRules,
+    window: Duration,
+) -> Correlated {
+    let size = census.size(&group).max(members.len());
+    let expected = count(size) * rules.percent_per_day / 100.0 * window.as_secs_f64() / 86_400.0;
+    let ln_chance = ln_tail(members.len(), expected);
+    Correlated { group, members, size, window, expected, ln_chance }
+}
+
+/// The most that failed within any time so long; of several such times the latest.
+fn densest(mut failures: Vec<&Failure>, window: Duration) -> BTreeSet<Serial> {
+    failures.sort_by_key(|failure| failure.age);
+    let (mut best, mut end) = (0..0, 0);
+    for begin in 0..failures.len() {
+        while failures.get(end).is_some_and(|failure| failure.age - failures[begin].age <= window) {
+            end += 1;
+        }
+        if end - begin > best.len() {
+            best = begin..end;
+        }
+    }
+    failures[best].iter().map(|failure| failure.serial.clone()).collect()
 }
 
 /// The natural logarithm of the chance that at least `k` things happen when `expected` are expected (Poisson).
@@ -362,6 +443,8 @@ mod tests {
             age: Duration::from_secs(60 * minutes),
             traits: traits(n),
             opinion: SecondOpinion::default(),
+            broken_before: Duration::ZERO,
+            hands_off: None,
         }
     }
 

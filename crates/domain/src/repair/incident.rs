@@ -4,10 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::Ipv4Addr,
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{
     entry::Entry,
@@ -61,6 +62,8 @@ pub struct Incident {
     pub because: String,
     /// Every machine of it that was ever broken, by serial.
     pub members: BTreeSet<Serial>,
+    /// How many that were. Of very large groups not all are kept by name.
+    pub member_count: usize,
     /// Where it is.
     pub phase: Phase,
 }
@@ -69,6 +72,49 @@ impl Incident {
     /// Whether its machines are held.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
+    }
+
+    /// Its machines that are broken and count as judged with it.
+    fn broken<'a>(
+        &self,
+        failures: &[&'a Failure],
+        by_serial: &BTreeMap<&Serial, &'a Failure>,
+        around: &Around<'_>,
+    ) -> Vec<&'a Failure> {
+        let at = match &self.phase {
+            Phase::Open => {
+                let in_group = |failure: &&Failure| failure.traits.is_in(&self.group);
+                // Also members whose label was changed meanwhile: that is no recovery.
+                let moved = self.members_broken(by_serial).into_iter().filter(|failure| !in_group(failure));
+                return failures.iter().copied().filter(in_group).chain(moved).collect();
+            }
+            Phase::Acknowledged { at, .. } | Phase::Recovered { at } => *at,
+        };
+        let passed = around.now.duration_since(at);
+        // A time that far ahead was written by a clock that has been set back since, and says nothing.
+        if Duration::try_from(-passed).is_ok_and(|ahead| ahead > around.rules.observe) {
+            return Vec::new();
+        }
+        let passed = Duration::try_from(passed).unwrap_or_default();
+        let mut broken = self.members_broken(by_serial);
+        // Who came back and broke again has failed anew.
+        broken.retain(|failure| failure.broken_for() + SAME_MOMENT >= passed);
+        broken
+    }
+
+    /// Its members that are broken, since whenever.
+    fn members_broken<'a>(&self, by_serial: &BTreeMap<&Serial, &'a Failure>) -> Vec<&'a Failure> {
+        self.members.iter().filter_map(|serial| by_serial.get(serial).copied()).collect()
+    }
+
+    /// For how much longer its machines are waited for after it is over; `None`: they are not.
+    fn settling(&self, around: &Around<'_>) -> Option<Duration> {
+        let Phase::Recovered { at } = self.phase else { return None };
+        let passed = around.now.duration_since(at);
+        // Another clock may be ahead; one that is by more was set back since.
+        let ahead = Duration::try_from(-passed).unwrap_or_default();
+        let passed = Duration::try_from(passed).unwrap_or_default();
+        around.rules.observe.checked_sub(passed).filter(|left| !left.is_zero() && ahead <= around.rules.observe)
     }
 }
 
@@ -111,6 +157,11 @@ impl Judgement {
     pub fn why_held(&self, serial: &Serial) -> Option<String> {
         let held = self.held.get(serial).map(ToString::to_string);
         held.or_else(|| self.settling.get(serial).map(ToString::to_string))
+    }
+
+    /// Addresses of machines for which nothing is begun, each with why.
+    pub fn held_addresses(&self, failures: &[Failure]) -> BTreeMap<Ipv4Addr, String> {
+        failures.iter().filter_map(|failure| Some((failure.address?, self.why_held(&failure.serial)?))).collect()
     }
 }
 
@@ -164,75 +215,121 @@ pub fn judge(failures: &[Failure], around: &Around<'_>) -> Judgement {
         return judgement;
     }
     let reboots = reboot::by_node(around.reboots);
-    let failures: Vec<&Failure> = failures
-        .iter()
-        .filter(|failure| failure.age <= rules.stale_after)
-        .filter(|failure| !reboot::is_planned(failure, &reboots, around.wait_rebooting))
-        .collect();
+    let planned = |failure: &&Failure| reboot::is_planned(failure, &reboots, around.wait_rebooting);
+    let failures: Vec<&Failure> = failures.iter().filter(|failure| !planned(failure)).collect();
+    let by_serial: BTreeMap<&Serial, &Failure> = failures.iter().map(|failure| (&failure.serial, *failure)).collect();
     // What was judged once is not counted again: it would be a new incident each time a few are left of an old one.
-    let mut known: BTreeSet<&Serial> = BTreeSet::new();
+    let (mut known, mut released) = (BTreeSet::<&Serial>::new(), BTreeSet::<&Serial>::new());
+    let (mut left, mut again) = (Vec::new(), Vec::new());
     for incident in around.incidents {
-        let of_it = |failure: &&&Failure| match &incident.phase {
-            Phase::Open => failure.traits.is_in(&incident.group),
-            Phase::Acknowledged { .. } => incident.members.contains(&failure.serial),
-            Phase::Recovered { at } => incident.members.contains(&failure.serial) && left_over(failure, *at, around),
-        };
-        let broken: Vec<&Failure> = failures.iter().filter(of_it).copied().collect();
+        let broken = incident.broken(&failures, &by_serial, around);
         known.extend(broken.iter().map(|failure| &failure.serial));
-        judgement.consider(incident, &broken, around);
-    }
-    let fresh: Vec<&Failure> = failures.into_iter().filter(|failure| !known.contains(&failure.serial)).collect();
-    let aged: Vec<Failure> = fresh.iter().map(|failure| with_whole_age(failure, around)).collect();
-    for found in guard::correlated(&aged.iter().collect::<Vec<_>>(), around.census, rules) {
-        // Those of the group that broke before the window are held with it: nobody can tell them apart.
-        for failure in fresh.iter().filter(|failure| failure.traits.is_in(&found.group)) {
-            let held = Held { incident: None, group: found.group.clone() };
-            judgement.held.entry(failure.serial.clone()).or_insert(held);
+        if matches!(incident.phase, Phase::Acknowledged { .. }) {
+            released.extend(broken.iter().map(|failure| &failure.serial));
         }
-        judgement.opened.push(found);
+        if judgement.consider(incident, &broken, around) {
+            left.push((&incident.group, broken));
+        }
+        if incident.settling(around).is_some() {
+            again.push((incident, incident.members_broken(&by_serial)));
+        }
     }
+    // Who is held, or was released by a person, is nobody's rest.
+    let is_free =
+        |failure: &&Failure| !judgement.held.contains_key(&failure.serial) && !released.contains(&failure.serial);
+    let mut found: Vec<Correlated> = Vec::new();
+    // Members that broke again while the group settles: it was not over.
+    for (incident, mut broken) in again {
+        broken.retain(is_free);
+        if !is_over(broken.len(), incident.member_count, rules) {
+            found.push(guard::broken_together(incident.group.clone(), &broken, around.census, rules));
+        }
+    }
+    for (whole, mut broken) in left {
+        broken.retain(is_free);
+        found.extend(guard::left_together(whole, &broken, around.census, rules));
+    }
+    let fresh = |failure: &&&Failure| !known.contains(&failure.serial) && failure.age <= rules.stale_after;
+    let ages = Ages::of(around);
+    let aged: Vec<Failure> = failures.iter().filter(fresh).map(|failure| ages.whole(failure)).collect();
+    found.extend(guard::correlated(&aged.iter().collect::<Vec<_>>(), around.census, rules));
+    found.into_iter().for_each(|found| judgement.open(found, &failures));
     judgement
 }
 
-/// The same failure with the time since its repair was asked for: its state may have changed meanwhile, and a machine that breaks
-/// again and again says nothing about its group. A repair that ended long ago says nothing about today: somebody may have left it.
-fn with_whole_age(failure: &Failure, around: &Around<'_>) -> Failure {
-    let since = |at| Duration::try_from(around.now.duration_since(at)).unwrap_or_default();
-    let longest = around.rules.windows.iter().max().copied().unwrap_or_default();
-    let says = |entry: &&Entry| !entry.is_finished() || since(entry.since()) <= longest;
-    let own = around.queue.iter().filter(|entry| Some(entry.address) == failure.address).filter(says);
-    let whole = own.map(|entry| since(entry.created_at)).max();
-    Failure { age: failure.age.max(whole.unwrap_or_default()), ..failure.clone() }
-}
+/// How much two clocks, or a reading that is rounded to seconds, may differ about the same moment.
+const SAME_MOMENT: Duration = Duration::from_secs(5);
 
-/// Whether a machine has been broken since about the time when its group recovered: it did not come back with the others, or it
-/// came back with another trouble.
-fn left_over(failure: &Failure, recovered: Timestamp, around: &Around<'_>) -> bool {
-    let passed = around.now.duration_since(recovered);
-    SignedDuration::try_from(failure.age + around.rules.observe).is_ok_and(|age| passed <= age)
+/// Since when repairs have been asked for, by address. The state of a machine that is repaired may change meanwhile, and one that
+/// breaks again and again says nothing about its group. A repair that ended long ago says nothing about today: somebody may have
+/// left it.
+struct Ages(BTreeMap<Ipv4Addr, Duration>);
+
+impl Ages {
+    fn of(around: &Around<'_>) -> Ages {
+        let since = |at| Duration::try_from(around.now.duration_since(at)).unwrap_or_default();
+        let longest = around.rules.windows.iter().max().copied().unwrap_or_default();
+        let says = |entry: &&Entry| !entry.is_finished() || since(entry.since()) <= longest;
+        let mut ages = BTreeMap::new();
+        for entry in around.queue.iter().filter(says) {
+            let age: &mut Duration = ages.entry(entry.address).or_default();
+            *age = (*age).max(since(entry.created_at));
+        }
+        Ages(ages)
+    }
+
+    /// The same failure with the time since its repair was asked for.
+    fn whole(&self, failure: &Failure) -> Failure {
+        let asked = failure.address.and_then(|address| self.0.get(&address)).copied().unwrap_or_default();
+        let age = failure.broken_for().max(asked);
+        Failure { age, broken_before: Duration::ZERO, ..failure.clone() }
+    }
 }
 
 impl Judgement {
-    /// Adds what one incident comes to, given which of its machines are broken.
-    fn consider(&mut self, incident: &Incident, broken: &[&Failure], around: &Around<'_>) {
-        let observe = around.rules.observe;
+    /// Opens an incident for a group, unless that would hold nobody who is not held already. Everybody of the group who is broken is
+    /// held with it: nobody can tell them apart.
+    fn open(&mut self, found: Correlated, failures: &[&Failure]) {
+        let mut is_new = false;
+        for failure in failures.iter().filter(|failure| failure.traits.is_in(&found.group)) {
+            self.settling.remove(&failure.serial);
+            is_new |= !self.held.contains_key(&failure.serial);
+            let held = Held { incident: None, group: found.group.clone() };
+            self.held.entry(failure.serial.clone()).or_insert(held);
+        }
+        // Two incidents may leave the same group behind.
+        if is_new && self.opened.iter().all(|opened| opened.group != found.group) {
+            self.opened.push(found);
+        }
+    }
+
+    /// Adds what one incident comes to, given which of its machines are broken. Whether it is over.
+    fn consider(&mut self, incident: &Incident, broken: &[&Failure], around: &Around<'_>) -> bool {
         let left = match incident.phase {
-            Phase::Recovered { at } => {
-                let passed = Duration::try_from(around.now.duration_since(at)).ok();
-                passed.and_then(|passed| observe.checked_sub(passed))
+            Phase::Recovered { .. } => incident.settling(around),
+            // Whom a person released stays so as long as it is broken.
+            Phase::Acknowledged { .. } => {
+                if broken.is_empty() {
+                    self.recovered.push(incident.number);
+                }
+                return false;
             }
-            _ if is_over(broken.len(), incident.members.len(), around.rules) => {
+            Phase::Open if is_over(broken.len(), incident.member_count, around.rules) => {
                 self.recovered.push(incident.number);
-                incident.is_open().then_some(observe)
+                Some(around.rules.observe)
             }
-            Phase::Acknowledged { .. } => None,
-            Phase::Open => return self.hold(incident, broken),
+            Phase::Open => {
+                self.hold(incident, broken);
+                return false;
+            }
         };
-        for (failure, left) in broken.iter().zip(std::iter::repeat(left.unwrap_or_default())) {
-            if !left.is_zero() {
-                self.settling.entry(failure.serial.clone()).or_insert(Settling { incident: incident.number, left });
+        // Nobody knows yet who of them will stay.
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            for serial in broken.iter().map(|failure| &failure.serial).chain(&incident.members) {
+                self.settling.entry(serial.clone()).or_insert(Settling { incident: incident.number, left });
             }
         }
+        true
     }
 
     fn hold(&mut self, incident: &Incident, broken: &[&Failure]) {
@@ -241,9 +338,10 @@ impl Judgement {
         if !new.is_empty() {
             self.joined.insert(incident.number, new);
         }
-        for failure in broken {
+        // Also those that are not reported at the moment: a monitor that calls one of them healthy for a minute is no recovery.
+        for serial in broken.iter().map(|failure| &failure.serial).chain(&incident.members) {
             let held = Held { incident: Some(incident.number), group: incident.group.clone() };
-            self.held.entry(failure.serial.clone()).or_insert(held);
+            self.held.entry(serial.clone()).or_insert(held);
         }
     }
 }
@@ -255,7 +353,7 @@ fn is_over(broken: usize, members: usize, rules: &GuardRules) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, time::Duration};
+    use std::time::Duration;
 
     use super::{
         super::guard::{GroupKind, SecondOpinion, Traits},
@@ -281,6 +379,8 @@ mod tests {
             age: Duration::from_secs(120),
             traits: traits(n),
             opinion: SecondOpinion::default(),
+            broken_before: Duration::ZERO,
+            hands_off: None,
         };
         numbers.map(failure).collect()
     }
@@ -313,6 +413,7 @@ mod tests {
             opened_at: Timestamp::UNIX_EPOCH,
             because: String::new(),
             members: members.iter().map(|failure| failure.serial.clone()).collect(),
+            member_count: members.len(),
             phase,
         }
     }
@@ -331,7 +432,7 @@ mod tests {
         assert!(judged(&rack[..3], std::slice::from_ref(&open)).recovered.is_empty());
         let recovered = judged(&rack[..2], &[open]);
         assert_eq!((recovered.recovered.as_slice(), recovered.held.len()), (&[4][..], 0));
-        assert_eq!(recovered.settling.len(), 2, "they may come back a little later than the others");
+        assert_eq!(recovered.settling.len(), 20, "nobody knows yet who stays");
     }
 
     #[test]
@@ -347,19 +448,23 @@ mod tests {
 
     #[test]
     fn what_is_left_of_an_incident_is_waited_for_and_not_counted_again() {
-        let rack = failures(28..56);
+        let mut rack = failures(28..56);
+        rack.iter_mut().for_each(|failure| failure.age = Duration::from_secs(500));
         let over = |seconds| {
-            let at = now() - SignedDuration::from_secs(seconds);
+            let at = now() - jiff::SignedDuration::from_secs(seconds);
             incident(&rack, Phase::Recovered { at })
         };
-        // They began two minutes ago; the incident ended a minute ago.
-        let left = judged(&rack[..5], &[over(60)]);
-        assert_eq!((left.opened.len(), left.settling.len()), (0, 5));
+        // They began long before the incident ended a minute ago.
+        let left = judged(&rack[..2], &[over(60)]);
+        assert_eq!((left.opened.len(), left.settling.len()), (0, 28));
         assert_eq!(left.settling[&rack[0].serial], Settling { incident: 4, left: Duration::from_secs(240) });
         assert!(left.why_held(&rack[0].serial).expect("a reason").contains("240 s"));
-        assert_eq!(judged(&rack[..5], &[over(400)]), Judgement::default(), "waited for long enough");
-        assert_eq!(judged(&rack[..5], &[over(421)]).opened.len(), 1, "they failed again after it was over");
-        assert!(judged(&rack[..5], &[over(-5_000)]).settling.is_empty(), "a clock that was set back");
+        assert_eq!(judged(&rack[..2], &[over(400)]), Judgement::default(), "waited for long enough");
+        let again = judged(&rack[..3], &[over(506)]);
+        assert_eq!((again.opened.len(), again.held.len()), (1, 3), "they failed again after it was over");
+        let not_over = judged(&rack[..3], &[over(60)]);
+        assert_eq!((not_over.opened.len(), not_over.held.len()), (1, 3), "they failed again before it was");
+        assert!(judged(&rack[..2], &[over(-5_000)]).settling.is_empty(), "a clock that was set back");
     }
 
     #[test]
@@ -372,6 +477,7 @@ mod tests {
             status: RebootStatus::Rebooting,
             changed_at: None,
             backoff: Backoff::default(),
+            note: String::new(),
         };
         let reboots: Vec<RebootEntry> = rack[2..].iter().map(reboot).collect();
         assert_eq!(judged_with(&rack, &[], &reboots, &GuardRules::default()), Judgement::default());
@@ -379,17 +485,19 @@ mod tests {
     }
 
     #[test]
-    fn old_reports_keep_no_incident_open() {
+    fn old_reports_open_no_incident_and_end_none() {
         let mut rack = failures(28..56);
         let open = incident(&rack, Phase::Open);
         rack.iter_mut().for_each(|failure| failure.age = Duration::from_secs(8 * 86_400));
-        assert_eq!(judged(&rack, &[open]).recovered, [4]);
+        assert_eq!(judged(&rack, &[]), Judgement::default());
+        let held = judged(&rack, &[open]);
+        assert_eq!((held.recovered.len(), held.held.len()), (0, 28), "nobody has come back");
     }
 
     #[test]
     fn what_a_person_acknowledged_is_not_held_again() {
         let rack = failures(28..56);
-        let at = Timestamp::UNIX_EPOCH;
+        let at = now() - jiff::SignedDuration::from_secs(60);
         let phase = Phase::Acknowledged { by: "o".to_owned(), at, reason: String::new() };
         let known = incident(&rack, phase);
         assert_eq!(judged(&rack, std::slice::from_ref(&known)), Judgement::default());

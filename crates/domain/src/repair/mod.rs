@@ -1,9 +1,11 @@
 //! Automatic repair: which broken machines are repaired, in which order, and which are held because they failed together.
 //!
 //! [`guard`] finds groups of machines that failed together and holds them ([`incident`]); [`enqueue`] lets the others into the queue,
-//! as far as the limits allow; [`queue`] says what is done with each entry next, along the [`procedure`] for its kind of machine.
+//! as far as the limits allow; [`queue`] says what is done with each entry next, along the [`procedure`] for its kind of machine;
+//! [`drain`] says what becomes of the pods of its node.
 //! Nothing here does anything.
 
+pub mod drain;
 pub mod enqueue;
 pub mod entry;
 pub mod guard;
@@ -11,4 +13,5 @@ pub mod incident;
 pub mod procedure;
 pub mod queue;
 pub mod reboot;
+pub mod selector;
 pub mod settings;

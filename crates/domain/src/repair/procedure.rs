@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::selector::Selector;
+use crate::lifecycle::HealthState;
+
 /// What a step can do by itself, instead of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -68,6 +71,32 @@ pub struct Step {
     pub watch: Duration,
 }
 
+/// Who says whether a machine is healthy again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// A program with its arguments, which prints `true`; the address of the machine is added. No shell.
+    Command(Vec<String>),
+    /// The machine's state in the registry.
+    Registry,
+}
+
+impl HealthCheck {
+    /// The word for [`HealthCheck::Registry`] in a template.
+    pub const REGISTRY: &'static str = "registry";
+}
+
+/// Whether nothing is left to repair, by the machine's state in the registry; `None`: it is not registered. A healthy machine is well.
+/// One that is being retired, is retired or is gone is nobody's to repair any more: a step that ends in retirement ends the repair, and
+/// a machine that is being emptied must not be power-cycled. *Uninitialized* and *updating* are on their way, not there.
+pub fn is_well(state: Option<HealthState>) -> bool {
+    match state {
+        None | Some(HealthState::Healthy | HealthState::Retiring | HealthState::Retired) => true,
+        Some(
+            HealthState::Uninitialized | HealthState::Unhealthy | HealthState::Unreachable | HealthState::Updating,
+        ) => false,
+    }
+}
+
 /// What is done for one kind of trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
@@ -75,8 +104,8 @@ pub struct Operation {
     pub name: String,
     /// What is tried, in order.
     pub steps: Vec<Step>,
-    /// Prints `true` when the machine is healthy.
-    pub health_check: Vec<String>,
+    /// Who says whether the machine is healthy.
+    pub health_check: HealthCheck,
     /// How long the check may take; `None`: as long as it likes.
     pub health_check_timeout: Option<Duration>,
     /// Is run when the machine is healthy again.
@@ -106,9 +135,9 @@ pub struct Procedures {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainRules {
     /// Labels of the namespaces whose pods are never deleted by force; `None`: all namespaces.
-    pub protected_namespaces: Option<Value>,
+    pub protected_namespaces: Option<Selector>,
     /// Labels of the pods of jobs that are never deleted; `None`: all of them.
-    pub protected_job_pods: Option<Value>,
+    pub protected_job_pods: Option<Selector>,
     /// How often the eviction of a pod is tried again.
     pub evict_retries: u32,
     /// The pause between.
@@ -120,7 +149,8 @@ pub struct DrainRules {
 impl DrainRules {
     /// From the members of a `repair` or `reboot` object.
     pub fn of(members: &Map<String, Value>) -> DrainRules {
-        let selector = |name| members.get(name).filter(|value| is_given(value)).cloned();
+        // What is empty protects everything. So does what is no selector, which would have been refused when it was stored.
+        let selector = |name| members.get(name).and_then(Selector::of).filter(|selector| !selector.is_everything());
         DrainRules {
             protected_namespaces: selector("protected_namespaces"),
             protected_job_pods: selector("protected_job_pods"),
@@ -191,10 +221,18 @@ fn operation(members: &Map<String, Value>) -> Operation {
     Operation {
         name: members.get("operation").and_then(Value::as_str).unwrap_or_default().to_owned(),
         steps: items(members, "repair_steps").filter_map(Value::as_object).map(step).collect(),
-        health_check: texts(members, "health_check_command").unwrap_or_default(),
+        health_check: health_check(members),
         health_check_timeout: bounded(members, "command_timeout_seconds"),
         success_command: texts(members, "success_command").filter(|command| !command.is_empty()),
         success_command_timeout: bounded(members, "success_command_timeout"),
+    }
+}
+
+fn health_check(members: &Map<String, Value>) -> HealthCheck {
+    let word = members.get("health_check").and_then(Value::as_str);
+    match word {
+        Some(HealthCheck::REGISTRY) => HealthCheck::Registry,
+        _ => HealthCheck::Command(texts(members, "health_check_command").unwrap_or_default()),
     }
 }
 
@@ -211,15 +249,11 @@ fn step(members: &Map<String, Value>) -> Step {
     }
 }
 
-fn is_given(value: &Value) -> bool {
-    !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty())
-}
-
 fn items<'a>(members: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
     members.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn texts(members: &Map<String, Value>, name: &str) -> Option<Vec<String>> {
+pub(super) fn texts(members: &Map<String, Value>, name: &str) -> Option<Vec<String>> {
     let list = members.get(name)?.as_array()?;
     Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
@@ -228,11 +262,11 @@ fn number(members: &Map<String, Value>, name: &str) -> Option<u64> {
     members.get(name).and_then(Value::as_u64)
 }
 
-fn count(members: &Map<String, Value>, name: &str) -> u32 {
+pub(super) fn count(members: &Map<String, Value>, name: &str) -> u32 {
     u32::try_from(number(members, name).unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-fn seconds(members: &Map<String, Value>, name: &str, default: u64) -> Duration {
+pub(super) fn seconds(members: &Map<String, Value>, name: &str, default: u64) -> Duration {
     Duration::from_secs(number(members, name).unwrap_or(default))
 }
 
@@ -265,6 +299,9 @@ mod tests {
                 { "machine_types": ["b"], "repair_operations": [
                     { "operation": "unreachable", "health_check_command": ["check"], "repair_steps": [{ "action": "retire" }] },
                 ] },
+                { "machine_types": ["d"], "repair_operations": [
+                    { "operation": "unreachable", "health_check": "registry", "repair_steps": [{ "action": "retire" }] },
+                ] },
             ],
         } });
         Procedures::of(document.as_object().expect("an object"))
@@ -278,6 +315,7 @@ mod tests {
         assert_eq!(procedures.drain.timeout, Duration::from_secs(600));
         let operation = procedures.operation("a", "unhealthy").expect("known");
         assert_eq!(operation.health_check_timeout, None);
+        assert_eq!(operation.health_check, HealthCheck::Command(vec!["check".to_owned()]));
         assert_eq!(operation.success_command_timeout, Some(Duration::from_secs(30)));
         assert_eq!(operation.success_command.as_deref(), Some(&["hooray".to_owned(), "-v".to_owned()][..]));
         let first = procedures.step("a", "unhealthy", 0).expect("a step");
@@ -290,6 +328,16 @@ mod tests {
         let second = procedures.step("a", "unhealthy", 1).expect("a step");
         assert_eq!((&second.act, second.need_drain), (&Act::Builtin(Action::PowerCycle), true));
         assert_eq!(second.timeout, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn who_says_whether_a_machine_is_healthy() {
+        let procedures = procedures();
+        let operation = procedures.operation("d", "unreachable").expect("known");
+        assert_eq!(operation.health_check, HealthCheck::Registry);
+        assert!(is_well(None));
+        let well = HealthState::ALL.into_iter().filter(|state| is_well(Some(*state)));
+        assert!(well.eq([HealthState::Healthy, HealthState::Retiring, HealthState::Retired]));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::{
     procedure::{NoStep, Procedures, Step},
     reboot::{self, RebootEntry, RebootStatus},
 };
+use crate::words::Serial;
 
 /// Everything the decision depends on.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,8 @@ pub struct Around<'a> {
     pub nodes: &'a BTreeMap<Ipv4Addr, bool>,
     /// Machines that are healthy, by address.
     pub healthy: &'a BTreeSet<Ipv4Addr>,
+    /// Entries whose machine has not been asked yet, by index. Nothing is begun for them: it may be healthy.
+    pub unchecked: &'a BTreeSet<u64>,
     /// Nodes from which all pods have gone.
     pub drained: &'a BTreeSet<Ipv4Addr>,
     /// Nodes that we cordoned.
@@ -37,10 +40,12 @@ pub struct Around<'a> {
     pub reboots: &'a [RebootEntry],
     /// What failed together. No step is begun for a machine that is held, however it came into the queue before that was known.
     pub judgement: &'a Judgement,
+    /// Machines that somebody told automation to leave alone, and why, however they came into the queue before.
+    pub hands_off: &'a BTreeMap<Serial, String>,
     /// Entries whose command has not ended, by index. They keep their place, and nothing else is done with their machine.
     pub running: &'a BTreeSet<u64>,
-    /// Whether every member of etcd is in order. Otherwise nothing that takes a node away is begun.
-    pub etcd_good: bool,
+    /// Why nothing that takes a node away is begun, if nothing is; such as etcd that is not in order.
+    pub blocked: Option<&'a str>,
     /// Now.
     pub now: Timestamp,
 }
@@ -133,11 +138,12 @@ pub fn next(around: &Around<'_>) -> Next {
             Acted::Act(act) => {
                 slots.take(entry, is_control_plane(entry));
                 next.active = true;
-                if around.etcd_good || matches!(act, Act::GiveUpDrain { .. } | Act::WatchAgain) {
-                    next.acts.push((entry.index, act));
-                } else {
-                    let reason = "etcd is not in order; nothing is taken from the cluster until it is";
-                    next.waits.insert(entry.index, reason.to_owned());
+                let takes_nothing = matches!(act, Act::GiveUpDrain { .. } | Act::WatchAgain);
+                match around.blocked.filter(|_| !takes_nothing) {
+                    None => next.acts.push((entry.index, act)),
+                    Some(reason) => {
+                        next.waits.insert(entry.index, format!("nothing is taken from the cluster now: {reason}"));
+                    }
                 }
             }
         }
@@ -200,7 +206,8 @@ impl Slots {
     fn refuses(&self, entry: &Entry, control_plane: bool, around: &Around<'_>) -> Option<String> {
         if self.left == 0 {
             let max = around.procedures.concurrent_max;
-            return Some(format!("{max} machines are worked on, which is max_concurrent_repairs"));
+            let machines = if max == 1 { "machine is" } else { "machines are" };
+            return Some(format!("{max} {machines} worked on, which is max_concurrent_repairs"));
         }
         if self.addresses.contains(&entry.address) {
             return Some("another repair of the same machine is worked on".to_owned());
@@ -231,7 +238,10 @@ enum Acted {
 
 fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
     if around.running.contains(&entry.index) {
-        return Acted::Wait(format!("the command of step {} is running", entry.step));
+        return Acted::Wait(match entry.step_status {
+            StepStatus::Draining => "pods are asked to leave its node".to_owned(),
+            StepStatus::Waiting | StepStatus::Watching => format!("the command of step {} is running", entry.step),
+        });
     }
     let step = match around.procedures.step(&entry.machine_type, &entry.operation, entry.step) {
         Ok(step) => step,
@@ -252,7 +262,7 @@ fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
         StepStatus::Draining
             if around.drained.contains(&entry.address) || !around.nodes.contains_key(&entry.address) =>
         {
-            Acted::Act(Act::Execute { step: entry.step })
+            unchecked(entry, around).unwrap_or(Acted::Act(Act::Execute { step: entry.step }))
         }
         StepStatus::Draining if passed(around.procedures.drain.timeout) => {
             let seconds = around.procedures.drain.timeout.as_secs();
@@ -266,7 +276,7 @@ fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
             let number = entry.step + 1;
             match around.procedures.step(&entry.machine_type, &entry.operation, number) {
                 Ok(step) => begin(entry, number, step, around),
-                Err(over) => Acted::Over(over),
+                Err(over) => unchecked(entry, around).unwrap_or(Acted::Over(over)),
             }
         }
         StepStatus::Watching if ahead(step.watch) => Acted::Act(Act::WatchAgain),
@@ -285,15 +295,28 @@ fn begin(entry: &Entry, number: usize, step: &Step, around: &Around<'_>) -> Acte
     if let Some(reason) = held(entry, around) {
         return Acted::Idle(reason);
     }
+    if let Some(wait) = unchecked(entry, around) {
+        return wait;
+    }
     let in_cluster = around.nodes.contains_key(&entry.address);
     let act =
         if step.need_drain && in_cluster { Act::StartDrain { step: number } } else { Act::Execute { step: number } };
     Acted::Act(act)
 }
 
-/// Why nothing is begun for its machine, if it failed together with others.
-fn held(entry: &Entry, around: &Around<'_>) -> Option<String> {
-    entry.serial.as_ref().and_then(|serial| around.judgement.why_held(serial))
+/// Its machine may be healthy meanwhile; nothing is done before it was asked.
+fn unchecked(entry: &Entry, around: &Around<'_>) -> Option<Acted> {
+    around.unchecked.contains(&entry.index).then(|| Acted::Wait("its health is being checked".to_owned()))
+}
+
+/// Why nothing is begun for its machine, if it failed together with others, or somebody works on it.
+pub fn held(entry: &Entry, around: &Around<'_>) -> Option<String> {
+    let serial = entry.serial.as_ref()?;
+    let by_person = || {
+        let reason = around.hands_off.get(serial)?;
+        Some(format!("its node is in maintenance, and automation leaves it alone: {reason}"))
+    };
+    around.judgement.why_held(serial).or_else(by_person)
 }
 
 /// Nodes that we cordoned and nobody works on any more.

@@ -38,6 +38,7 @@ fn machine(value: &Value) -> Result<ListedMachine, String> {
         rack: Rack(number(value, "/spec/rack").map_err(named)?),
         index_in_rack: number(value, "/spec/indexInRack").map_err(named)?,
         role: Role::new(text(value, "/spec/role").map_err(named)?).map_err(|error| named(error.to_string()))?,
+        machine_type: text(value, "/spec/bmc/bmcType").map_err(named)?.to_owned(),
         address: address(value).map_err(named)?,
         register_date: moment(value, "/spec/registerDate").map_err(named)?,
         retire_date: moment(value, "/spec/retireDate").map_err(named)?,

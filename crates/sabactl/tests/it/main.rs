@@ -10,4 +10,5 @@ mod golden;
 mod https;
 mod nodes;
 mod program;
+mod repair;
 mod story;

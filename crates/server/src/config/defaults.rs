@@ -28,4 +28,5 @@ pub const DEPLOY_CONCURRENCY: &str = "250";
 pub const GROUP_CONCURRENCY: &str = "300";
 pub const CLUSTER_PERIOD: &str = "1m";
 pub const CLUSTER_SETTLE: &str = "1m";
+pub const REPAIR_PERIOD: &str = "15s";
 pub const CLUSTER_REGISTRY_TIMEOUT: &str = "10s";

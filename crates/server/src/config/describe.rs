@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{ClusterConfig, KubernetesAccess, KubernetesSettings, RegistrySettings},
     provisioning::ProvisioningConfig,
+    repair::RepairConfig,
 };
 
 use super::{EtcdSettings, ListenAddress, Pem, ServerConfig, StoreConfig, cluster::IN_CLUSTER};
@@ -40,6 +41,7 @@ pub fn describe(config: &ServerConfig) -> String {
         outside_pool,
         provisioning,
         cluster,
+        repair,
         graphql,
         metrics,
         log,
@@ -72,6 +74,9 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("metrics-raw-paths", metrics.options.raw_paths);
     self::provisioning(&mut lines, provisioning);
     self::cluster(&mut lines, cluster);
+    let RepairConfig { repairer, period } = repair;
+    lines.put("repairer", *repairer);
+    lines.put("repair-period", format!("{period:?}"));
     lines.put("log-format", log.format.to_string());
     lines.put("log-level", log.level.to_string());
     lines.put_some("log-file", log.file.as_deref().map(path));

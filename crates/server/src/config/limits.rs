@@ -44,6 +44,9 @@ pub const PRIORITY_MAX: u32 = 1_000_000;
 /// stay in it for no reason.
 pub const CLUSTER_PERIOD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 
+/// How often repair may look when nothing changes. Slower, and what it decides with is old.
+pub const REPAIR_PERIOD: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10 * 60));
+
 /// How long a change of the cluster may be left to take effect.
 pub const CLUSTER_SETTLE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
 

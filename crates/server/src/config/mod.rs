@@ -13,6 +13,7 @@ mod limits;
 mod provisioning;
 mod raw;
 mod reference;
+mod repair;
 mod secret;
 mod sources;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::{
     cluster::ClusterConfig,
     logging::{LogConfig, UnknownWord},
     provisioning::ProvisioningConfig,
+    repair::RepairConfig,
     rest::FeedBounds,
 };
 
@@ -82,6 +84,8 @@ pub struct ServerConfig {
     pub provisioning: ProvisioningConfig,
     /// The Kubernetes cluster.
     pub cluster: ClusterConfig,
+    /// Repair.
+    pub repair: RepairConfig,
     /// What GraphQL offers.
     pub graphql: GraphqlConfig,
     /// Where metrics are, and how many.
@@ -178,6 +182,7 @@ impl ServerConfig {
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             provisioning: provisioning::provisioning(from, ironic),
             cluster: cluster::cluster(from, &store, [&etcd_prefix, &states_prefix]),
+            repair: repair::repair(from),
             store,
             etcd_prefix,
             states_prefix,

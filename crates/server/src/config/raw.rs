@@ -8,6 +8,7 @@ use super::{
     cluster::ClusterFlags,
     defaults,
     provisioning::{BmcTypeFile, Numbers, ProvisioningFlags},
+    repair::RepairFlags,
     secret::Secret,
 };
 
@@ -160,6 +161,8 @@ pub struct Flags {
     pub provisioning: ProvisioningFlags,
     #[command(flatten)]
     pub cluster: ClusterFlags,
+    #[command(flatten)]
+    pub repair: RepairFlags,
     #[arg(long, alias = "logformat", value_name = "FORMAT", help_heading = "Logging",
         help = help("plain, logfmt or json", defaults::LOG_FORMAT))]
     pub log_format: Option<String>,
@@ -243,6 +246,8 @@ pub struct File {
     pub cluster_mirror_prefix: Line<String>,
     pub cluster_kubeconfig: Line<String>,
     pub cluster_apply: Line<String>,
+    pub repairer: Line<String>,
+    pub repair_period: Line<String>,
     pub log_format: Line<String>,
     pub log_level: Line<String>,
     pub log_file: Line<String>,

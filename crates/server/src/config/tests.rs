@@ -108,6 +108,8 @@ metrics-raw-paths: false
 power-off-after-verify: false
 power-sync-interval: 120s
 provide-in-maintenance: true
+repair-period: 15s
+repairer: true
 require-healthy: false
 require-token: false
 simulated-hardware: false

@@ -12,8 +12,8 @@ alone. There it is open to everybody who can reach it; on the others it is as ev
 a token of role `read`. At most 4 scrapes are collected and 32 read at once, 10 seconds each. Counters
 begin at 0 when the server starts.
 
-Per-machine series (`sabakan_machine_status`) are part of every answer unless `--metrics-machines=false`; a fleet of 100,000
-machines has 700,000 of them. Everything else is bounded, whatever clients send. [What to do for each
+Per-machine series (`sabakan_machine_status`, `cke_machine_repair_status`, `cke_node_reboot_status`) are part of every answer unless
+`--metrics-machines=false`; a fleet of 100,000 machines has 700,000 of the first. Everything else is bounded, whatever clients send. [What to do for each
 alert](../operations/alerts.md) has the expressions that matter.
 
 ";

@@ -131,6 +131,7 @@ fn deed(method: &Method, path: &str, query: Option<&str>) -> Option<Deed> {
         ("tokens", _) => Deed::ManageTokens,
         ("logs", true) => Deed::ReadAudit,
         ("cluster" | "constraints", false) => Deed::ChangeCluster,
+        ("auto-repair" | "repair-queue" | "reboot-queue" | "incidents", false) => Deed::ChangeRepair,
         ("state", false) if forced(query) => Deed::ForceState,
         (_, true) => Deed::ReadRegistry,
         (_, false) => Deed::ChangeRegistry,
@@ -182,6 +183,14 @@ mod tests {
         check(Method::DELETE, "/api/v1/cluster/variables", None, Some(Deed::ChangeCluster));
         check(Method::GET, "/api/v1/constraints", None, Some(Deed::ReadRegistry));
         check(Method::PUT, "/api/v1/constraints/minimum-workers", None, Some(Deed::ChangeCluster));
+        check(Method::GET, "/api/v1/auto-repair/explain/x", None, Some(Deed::ReadRegistry));
+        check(Method::PUT, "/api/v1/auto-repair/settings", None, Some(Deed::ChangeRepair));
+        check(Method::GET, "/api/v1/repair-queue", None, Some(Deed::ReadRegistry));
+        check(Method::POST, "/api/v1/repair-queue", None, Some(Deed::ChangeRepair));
+        check(Method::DELETE, "/api/v1/repair-queue/1", None, Some(Deed::ChangeRepair));
+        check(Method::POST, "/api/v1/reboot-queue/cancel-all", None, Some(Deed::ChangeRepair));
+        check(Method::GET, "/api/v1/incidents/1", None, Some(Deed::ReadRegistry));
+        check(Method::POST, "/api/v1/incidents/1/acknowledge", None, Some(Deed::ChangeRepair));
         check(Method::GET, "/version", None, None);
         check(Method::POST, "/health", None, None);
     }

@@ -1,6 +1,7 @@
 //! The REST API: parses requests, delegates to services, shapes answers. No rule lives here.
 
 pub(crate) mod access;
+mod auto_repair;
 pub(crate) mod body;
 mod cluster;
 mod config;
@@ -8,10 +9,13 @@ mod constraints;
 mod crypts;
 mod error;
 mod events;
+mod incidents;
 mod labels;
 mod logs;
 mod machines;
 mod path;
+mod reboot_queue;
+mod repair_queue;
 mod retire_date;
 mod state;
 mod system;
@@ -31,7 +35,7 @@ pub use events::{FeedBounds, FeedRoom};
 use percent_encoding::percent_decode_str;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
-    Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster,
+    Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster, repair::Repairs,
 };
 use sabakan_wire::rest::{ErrorKind, paths};
 use tokio::sync::Semaphore;
@@ -47,6 +51,7 @@ pub struct App {
     pub(crate) machines: Arc<Machines>,
     crypts: Arc<Crypts>,
     cluster: Arc<Cluster>,
+    repairs: Arc<Repairs>,
     /// Room for plans that are made for callers.
     plans: Arc<Semaphore>,
     audit: Arc<Audit>,
@@ -70,6 +75,7 @@ impl App {
         foundation: Arc<Foundation>,
         crypts: Crypts,
         cluster: Arc<Cluster>,
+        repairs: Arc<Repairs>,
         policy: Policy,
         feed_room: FeedRoom,
     ) -> App {
@@ -78,6 +84,7 @@ impl App {
             machines: Arc::new(Machines::new(Arc::clone(&foundation))),
             crypts: Arc::new(crypts),
             cluster,
+            repairs,
             plans: Arc::new(Semaphore::new(limits::PLANS_MAX)),
             audit: Arc::new(Audit::new(Arc::clone(&foundation))),
             tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
@@ -103,6 +110,7 @@ impl App {
         (name = "config", description = "How addresses are assigned"),
         (name = "crypts", description = "Keys of encrypted disks; HTTPS, or plain HTTP from this machine"),
         (name = "cluster", description = "The Kubernetes cluster: what people ask of it, what the planner does, and why"),
+        (name = "repair", description = "Repairs, reboots, and what failed together: what is done, what is not, and why"),
         (name = "logs", description = "Who changed what: the audit log"),
         (name = "events", description = "What changes, as it changes"),
         (name = "tokens", description = "Access tokens"),
@@ -139,11 +147,37 @@ fn parts() -> (Router<App>, OpenApi) {
         .routes(routes!(cluster::plans::status))
         .routes(routes!(constraints::get, constraints::put))
         .routes(routes!(constraints::put_one))
+        .merge(repair())
         .routes(routes!(system::version))
         .routes(routes!(system::health))
         .split_for_parts();
     machines::describe_filters(&mut document);
     (router, document)
+}
+
+/// Routes about repair.
+fn repair() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(auto_repair::get_enabled, auto_repair::put_enabled))
+        .routes(routes!(auto_repair::get_variables, auto_repair::put_variables, auto_repair::delete_variables))
+        .routes(routes!(auto_repair::get_settings, auto_repair::put_settings))
+        .routes(routes!(auto_repair::put_setting))
+        .routes(routes!(auto_repair::status))
+        .routes(routes!(auto_repair::explain))
+        .routes(routes!(repair_queue::list, repair_queue::add))
+        .routes(routes!(repair_queue::get_enabled, repair_queue::put_enabled))
+        .routes(routes!(repair_queue::get, repair_queue::delete))
+        .routes(routes!(repair_queue::delete_finished))
+        .routes(routes!(repair_queue::delete_unfinished))
+        .routes(routes!(repair_queue::reset_backoff))
+        .routes(routes!(reboot_queue::list, reboot_queue::add))
+        .routes(routes!(reboot_queue::get_enabled, reboot_queue::put_enabled))
+        .routes(routes!(reboot_queue::cancel))
+        .routes(routes!(reboot_queue::cancel_all))
+        .routes(routes!(reboot_queue::reset_backoff))
+        .routes(routes!(incidents::list))
+        .routes(routes!(incidents::get))
+        .routes(routes!(incidents::acknowledge))
 }
 
 /// The document at `/openapi.json`.

@@ -43,6 +43,11 @@ impl Applier {
         self
     }
 
+    /// The Kubernetes it applies to.
+    pub fn kubernetes(&self) -> Arc<dyn Kubernetes> {
+        Arc::clone(&self.kubernetes)
+    }
+
     /// How it goes on this server.
     pub fn progress(&self) -> Progress {
         self.progress.borrow().clone()

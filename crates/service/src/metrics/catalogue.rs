@@ -109,6 +109,54 @@ metrics! {
         "The log has the reason, with `task=\"cluster-nodes\"`.";
     CLUSTER_APPLIED_AT: Gauge "sabakan_cluster_apply_last_success_timestamp_seconds" [] "When every node in Kubernetes was last as wanted.",
         "Gets old when Kubernetes does not answer, refuses us, or another program changes the same keys.";
+    REPAIR_QUEUE_ENABLED: Gauge "cke_repair_queue_enabled" [] "Whether repairs are begun.",
+        "Like everything that begins with `cke_` below: only on the server that repairs.";
+    REPAIR_QUEUE_ITEMS: Gauge "cke_repair_queue_items" ["status"] "Entries of the repair queue by status.",
+        "All four, whether there are any or not. `failed` waits for a person.";
+    REPAIR_QUEUE_ENTRIES: Gauge "cke_repair_queue_entries" ["index", "address", "operation", "status", "step"]
+        "Entries of the repair queue.",
+        "1 for each entry. At most as many as the queue holds.";
+    AUTO_REPAIR_ENABLED: Gauge "cke_auto_repair_enabled" [] "Whether broken machines come into the repair queue by themselves.",
+        "0: `sabactl auto-repair enable` lets them.";
+    REBOOT_QUEUE_ENABLED: Gauge "cke_reboot_queue_enabled" [] "Whether reboots are begun.", "";
+    REBOOT_QUEUE_ENTRIES: Gauge "cke_reboot_queue_entries" [] "Nodes that are to be rebooted.",
+        "A node counts once, however often it was added.";
+    REBOOT_QUEUE_RUNNING: Gauge "cke_reboot_queue_running" [] "Whether the reboot queue is enabled and not empty.", "";
+    REBOOT_QUEUE_ITEMS: Gauge "cke_reboot_queue_items" ["status"] "Entries of the reboot queue by status.",
+        "All four, whether there are any or not.";
+    OPERATION_PHASE: Gauge "cke_operation_phase" ["phase"] "What the server that repairs is at.",
+        "1 for one of `uncordon-nodes`, `repair-machines`, `reboot-nodes`, `completed`. CKE has more phases: those of its own work.";
+    REPAIR_BUDGET_ENTRIES: Gauge "sabakan_repair_budget_entries" [] "Entries that count against maximum-repair-queue-entries.",
+        "Also those that have ended, until somebody deletes them or `finished-count-hours` have passed. Like the figures down to \
+         `sabakan_repair_timestamp_seconds`: only on the server that repairs.";
+    REPAIR_BUDGET_FINISHED: Gauge "sabakan_repair_budget_finished" [] "Of the entries that count, those that have ended.",
+        "`sabactl repair-queue delete-finished` clears them.";
+    REPAIR_BUDGET_MAX: Gauge "sabakan_repair_budget_max" [] "How many entries may count: maximum-repair-queue-entries.",
+        "0, the default: nothing is repaired by itself.";
+    REPAIR_BLOCKED_BY_FINISHED: Gauge "sabakan_repair_queue_blocked_by_finished" []
+        "Whether there is no room in the repair queue although deleting repairs that have ended would make some.",
+        "1: nobody deleted them. The queue may look idle and repair nothing.";
+    REPAIR_BROKEN: Gauge "sabakan_repair_machines_broken" [] "Machines that are reported as broken.",
+        "Those the variables of automatic repair find.";
+    REPAIR_HELD: Gauge "sabakan_repair_machines_held" [] "Of them, those that failed together and are held.",
+        "`sabactl incidents list` says with whom.";
+    REPAIR_WITHOUT_ROOM: Gauge "sabakan_repair_machines_without_room" [] "Of them, those for which there is no room in the queue.",
+        "They would be repaired if `maximum-repair-queue-entries` were larger or entries were deleted.";
+    REPAIR_INCIDENTS_OPEN: Gauge "sabakan_repair_incidents_open" [] "Incidents that are open.",
+        "Each holds its machines until the group recovers or somebody acknowledges it.";
+    REPAIR_LOOKED_AT: Gauge "sabakan_repair_timestamp_seconds" [] "When the server that repairs last looked at everything.",
+        "Older than a few times `--repair-period` on every server: nobody repairs.";
+    REPAIR_ENQUEUED: Counter "sabakan_repair_enqueued_total" [] "Machines that came into the repair queue by themselves.",
+        "Counters of repair are those of one server; sum them over all.";
+    REPAIR_STEPS: Counter "sabakan_repair_steps_total" [] "Steps of repairs that were begun.", "";
+    REPAIR_ENDED: Counter "sabakan_repair_ended_total" ["status"] "Repairs that ended.",
+        "`succeeded`: the machine is healthy. `failed`: a person has to look.";
+    REPAIR_DRAINS_GIVEN_UP: Counter "sabakan_repair_drains_given_up_total" [] "Drains for a repair that were given up for a while.",
+        "Pods did not leave; `sabactl repair-queue list` says which.";
+    REPAIR_INCIDENTS: Counter "sabakan_repair_incidents_total" [] "Incidents that were opened.",
+        "More than a few in a month without a cause: see [how to choose](../concepts/repair.md#how-to-choose).";
+    REPAIR_QUERY_FAILURES: Counter "sabakan_repair_query_failures_total" [] "Looks at the registry that gave no list of machines.",
+        "Nothing is enqueued and no step is begun then.";
     TASKS: Gauge "sabakan_task_last_success_timestamp_seconds" ["task"] "When a background task last did its work.",
         "`retention` (old audit entries, hourly), `compactor` (history of the embedded store, every five minutes once it has run \
          for an hour). A series exists after the first success.";
@@ -122,6 +170,11 @@ metrics! {
     STARTED: Gauge "process_start_time_seconds" [] "When the process started, since the epoch.",
         "Changes with every restart.";
     THREADS: Gauge "process_threads" [] "Threads.", "";
+    MACHINE_REPAIR_STATUS: Gauge "cke_machine_repair_status" ["address", "status"] "Which repairs a machine has, by status.",
+        "Four series for each node of the cluster and each machine of the queue; 1 if it has an entry with that status. \
+         `--metrics-machines=false` turns it off.";
+    NODE_REBOOT_STATUS: Gauge "cke_node_reboot_status" ["node", "status"] "Where the reboot of a node is.",
+        "Four series for each node of the cluster and of the reboot queue. `--metrics-machines=false` turns it off.";
     MACHINE_STATUS: Gauge "sabakan_machine_status" ["status", "address", "serial", "rack", "role", "machine_type"]
         "The machine status set by HTTP API.",
         "Seven series for each machine, 1 for its status and 0 for the others. `address` is its first IPv4 address; a machine \

@@ -9,11 +9,12 @@ use std::{
 use sabakan_store::{Revision, StoreError, view::Snapshot};
 use tokio::time::timeout;
 
-use super::{Metrics, catalogue, cluster, counts, machine_status::MachineStatus, process, text::Text};
+use super::{Metrics, catalogue, cluster, counts, machine_status::MachineStatus, process, repair, text::Text};
 use crate::{
     Foundation, ServiceError,
     cluster::{Cluster, Figures, kubernetes::Progress},
     limits,
+    repair::{self as repairs, Repairs},
 };
 
 /// Answers scrapes.
@@ -21,12 +22,14 @@ pub struct Scrapes {
     on: Arc<Foundation>,
     metrics: Arc<Metrics>,
     cluster: Option<Arc<Cluster>>,
+    repairs: Option<Arc<Repairs>>,
 }
 
 /// An answer under way.
 pub struct Scrape {
-    /// Everything but the lines of single machines.
+    /// Everything but the lines of single machines and nodes.
     summary: Option<Vec<u8>>,
+    nodes: Option<repair::NodeStatus>,
     machines: Option<MachineStatus>,
 }
 
@@ -38,17 +41,23 @@ struct Facts {
     stuck: Duration,
     cluster: Option<Figures>,
     applying: Option<Progress>,
+    repairs: Option<repairs::Figures>,
 }
 
 impl Scrapes {
     /// Answers from a foundation and what was counted.
     pub fn new(on: Arc<Foundation>, metrics: Arc<Metrics>) -> Scrapes {
-        Scrapes { on, metrics, cluster: None }
+        Scrapes { on, metrics, cluster: None, repairs: None }
     }
 
     /// The same, with the figures of a planner.
     pub fn with_cluster(self, cluster: Arc<Cluster>) -> Scrapes {
         Scrapes { cluster: Some(cluster), ..self }
+    }
+
+    /// The same, with the figures of repair.
+    pub fn with_repairs(self, repairs: Arc<Repairs>) -> Scrapes {
+        Scrapes { repairs: Some(repairs), ..self }
     }
 
     /// Collects the figures.
@@ -58,7 +67,13 @@ impl Scrapes {
         // Looks at every machine and at `/proc`: not on a thread that serves connections.
         let made = tokio::task::spawn_blocking(move || {
             let summary = Some(metrics.summary(&facts));
-            Scrape { summary, machines: metrics.options.machines.then(|| MachineStatus::new(facts.snapshot)) }
+            let single = metrics.options.machines;
+            let present = facts.repairs.as_ref().and_then(|figures| figures.now.as_ref()).filter(|_| single);
+            Scrape {
+                summary,
+                nodes: present.map(repair::NodeStatus::new),
+                machines: single.then(|| MachineStatus::new(facts.snapshot)),
+            }
         });
         let stopped = |_| StoreError::Unavailable { reason: "the server is stopping".to_owned() };
         Ok(made.await.map_err(stopped)?)
@@ -79,7 +94,8 @@ impl Scrapes {
         let stuck = self.metrics.stuck_for(snapshot.revision(), newest);
         let cluster = self.cluster.as_ref().map(|cluster| cluster.figures());
         let applying = self.cluster.as_ref().and_then(|cluster| cluster.applying());
-        Facts { store_up: matches!(asked, Ok(Ok(_))), snapshot, lag, stuck, cluster, applying }
+        let repairs = self.repairs.as_ref().map(|repairs| repairs.figures());
+        Facts { store_up: matches!(asked, Ok(Ok(_))), snapshot, lag, stuck, cluster, applying, repairs }
     }
 }
 
@@ -89,6 +105,10 @@ impl Scrape {
         if let Some(summary) = self.summary.take() {
             return Some(summary);
         }
+        if let Some(chunk) = self.nodes.as_mut().and_then(repair::NodeStatus::next_chunk) {
+            return Some(chunk);
+        }
+        self.nodes = None;
         let chunk = self.machines.as_mut()?.next_chunk();
         if chunk.is_none() {
             self.machines = None;
@@ -121,6 +141,9 @@ impl Metrics {
         }
         if let Some(progress) = &facts.applying {
             cluster::write_applying(&mut text, progress);
+        }
+        if let Some(figures) = &facts.repairs {
+            repair::write(&mut text, figures);
         }
         text.head(&catalogue::TASKS);
         for (task, at) in &self.last_success {

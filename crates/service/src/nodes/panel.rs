@@ -71,6 +71,16 @@ impl Nodes {
         Ok(())
     }
 
+    /// Restarts the controller of a machine. Not while somebody works on the machine: the work would lose it.
+    pub async fn reset_bmc(&self, actor: &Actor, name: &Serial) -> Result<(), ServiceError> {
+        let shown = self.glance(name.as_str()).await?;
+        shown.check_unlocked()?;
+        let bmc = self.bmc(name).await?;
+        call(&shown, bmc.reset_bmc()).await?;
+        tracing::info!(serial = %name, user = actor.name, "controller restarted");
+        Ok(())
+    }
+
     /// Whether the console of a node is on.
     pub async fn console(&self, name: &Serial) -> Result<bool, ServiceError> {
         let shown = self.glance(name.as_str()).await?;

@@ -7,4 +7,5 @@ pub mod conductor;
 mod leader;
 mod lease;
 pub mod planner;
+pub mod repairer;
 pub mod retention;

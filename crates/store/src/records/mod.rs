@@ -10,6 +10,7 @@ mod machine;
 mod node;
 mod ports;
 mod recipe;
+mod repair;
 mod token;
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ pub(crate) use machine::decode_machine;
 pub use node::{LockRecord, NodeRecord, RowRecord, version as node_version};
 pub use ports::NodePortsRecord;
 pub(crate) use recipe::{RecipeRecord, decode_recipe};
+pub use repair::{IncidentRecord, RebootRecord, RepairRecord, RepairSettingsRecord};
 pub use token::TokenRecord;
 
 use crate::{KeyValue, StoreError};

@@ -75,6 +75,11 @@ pub struct Configured {
 }
 
 impl ClusterState {
+    /// What must still be so when something is written that was decided with it.
+    pub(super) fn compares(&self) -> &[Compare] {
+        &self.compares
+    }
+
     /// Whether the template is another one than the configuration was made from.
     pub fn template_changed(&self) -> bool {
         let made_from = self.configuration.as_ref().map_or(Revision::NONE, |configured| configured.template_revision);
@@ -84,7 +89,7 @@ impl ClusterState {
 
 /// Reads everything about the cluster, as of one moment.
 pub async fn read(store: &dyn Store, keys: &Keys) -> Result<ClusterState, StoreError> {
-    let items = all(store, keys.cluster()).await?;
+    let (items, _) = all(store, keys.cluster(), None).await?;
     let find = |key: String| items.iter().find(|kv| kv.key == key);
     let (template, constraints) = (find(keys.cluster_template()), find(keys.cluster_constraints()));
     let (variables, disabled) = (find(keys.cluster_variables()), find(keys.cluster_disabled()));
@@ -150,16 +155,20 @@ fn assemble<'a>(
     Ok(Configured { configuration, template_revision, plan, revision: kv.mod_revision })
 }
 
-/// Every key with a prefix, as of one moment.
-async fn all(store: &dyn Store, prefix: String) -> Result<Vec<KeyValue>, StoreError> {
-    let (mut items, mut range) = (Vec::new(), Range::first(prefix));
+/// Every key with a prefix, as of one moment: the given one, or now.
+pub(super) async fn all(
+    store: &dyn Store,
+    prefix: String,
+    at: Option<Revision>,
+) -> Result<(Vec<KeyValue>, Revision), StoreError> {
+    let (mut items, mut range) = (Vec::new(), Range { at, ..Range::first(prefix) });
     loop {
         let page = store.list(range.clone()).await?;
         range.after = page.items.last().map(|kv| kv.key.clone());
         range.at = Some(page.revision);
         items.extend(page.items);
         if !page.more {
-            return Ok(items);
+            return Ok((items, page.revision));
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod machines;
 pub mod nodes;
 pub mod ports;
 pub mod recipes;
+pub mod repairs;
 pub mod schema;
 pub mod tokens;
 

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{
-    State,
-    object::{Field, Fields, Object, fields},
-};
+use super::{State, list, nodes, pods};
 
 /// What arrives.
 pub struct Asked {
@@ -21,30 +18,86 @@ pub struct Asked {
 /// What goes back: a status code and a document.
 pub type Answer = (u16, Value);
 
-/// Nodes of one page where none is asked for: all.
-const NO_LIMIT: usize = usize::MAX;
+/// What a path names.
+enum Target<'a> {
+    Nodes,
+    Node(&'a str),
+    Namespaces,
+    Pods,
+    Pod(&'a str, &'a str),
+    Eviction(&'a str, &'a str),
+}
+
+impl Target<'_> {
+    fn of(path: &str) -> Option<Target<'_>> {
+        let parts: Vec<&str> = path.strip_prefix("/api/v1/")?.split('/').collect();
+        match parts[..] {
+            ["nodes"] => Some(Target::Nodes),
+            ["nodes", name] => Some(Target::Node(name)),
+            ["namespaces"] => Some(Target::Namespaces),
+            ["pods"] => Some(Target::Pods),
+            ["namespaces", namespace, "pods", name] => Some(Target::Pod(namespace, name)),
+            ["namespaces", namespace, "pods", name, "eviction"] => Some(Target::Eviction(namespace, name)),
+            _ => None,
+        }
+    }
+
+    /// As rights name it.
+    fn resource(&self) -> &'static str {
+        match self {
+            Target::Nodes | Target::Node(_) => "nodes",
+            Target::Namespaces => "namespaces",
+            Target::Pods | Target::Pod(..) => "pods",
+            Target::Eviction(..) => "pods/eviction",
+        }
+    }
+}
 
 pub fn answer(state: &mut State, asked: &Asked) -> Answer {
     if let Some(code) = state.faults.next.pop_front() {
         return refusal(code, "TestFault", "as the test wants it");
     }
-    let verb = match (asked.method.as_str(), asked.path.as_str()) {
-        ("GET", "/api/v1/nodes") => "list",
-        ("GET", _) => "get",
-        ("PATCH", _) => "patch",
+    let Some(target) = Target::of(&asked.path) else {
+        return refusal(404, "NotFound", "the server could not find the requested resource");
+    };
+    let verb = match (asked.method.as_str(), &target) {
+        ("GET", Target::Nodes | Target::Namespaces | Target::Pods) => "list",
+        ("GET", Target::Node(_) | Target::Pod(..)) => "get",
+        ("PATCH", Target::Node(_)) => "patch",
+        ("DELETE", Target::Pod(..)) => "delete",
+        ("POST", Target::Eviction(..)) => "create",
         _ => return refusal(405, "MethodNotAllowed", "not covered by this double"),
     };
-    if state.faults.forbidden.contains(verb) {
-        let message = format!(r#"nodes is forbidden: User "sabakan" cannot {verb} resource "nodes" in API group """#);
-        return refusal(403, "Forbidden", &message);
+    if let Some(refused) = forbidden(state, verb, &target) {
+        return refused;
     }
-    match (verb, asked.path.strip_prefix("/api/v1/nodes/")) {
-        ("list", _) => list(state, &asked.query),
-        ("get", Some(name)) => state.nodes.get(name).map_or_else(|| not_found(name), |node| (200, node.document())),
-        ("patch", Some(name)) => patch(state, name, asked),
-        // Pods and evictions belong here.
-        _ => refusal(404, "NotFound", "the server could not find the requested resource"),
+    state.rights.insert(format!("{verb} {}", target.resource()));
+    match target {
+        Target::Nodes => list::nodes(state, &asked.query),
+        Target::Namespaces => list::namespaces(state, &asked.query),
+        Target::Pods => list::pods(state, &asked.query),
+        Target::Node(name) if verb == "get" => {
+            state.nodes.get(name).map_or_else(|| not_found("nodes", name), |node| (200, node.document()))
+        }
+        Target::Node(name) => nodes::patch(state, name, asked),
+        Target::Pod(namespace, name) if verb == "get" => pods::get(state, namespace, name),
+        Target::Pod(namespace, name) => pods::delete(state, namespace, name, asked),
+        Target::Eviction(namespace, name) => pods::evict(state, namespace, name, asked),
     }
+}
+
+fn forbidden(state: &State, verb: &str, target: &Target<'_>) -> Option<Answer> {
+    let resource = target.resource();
+    let right = format!("{verb} {resource}");
+    state.faults.forbidden.iter().find(|forbidden| **forbidden == verb || **forbidden == right)?;
+    let place = match target {
+        Target::Pod(namespace, _) | Target::Eviction(namespace, _) => format!(r#" in the namespace "{namespace}""#),
+        _ => " at the cluster scope".to_owned(),
+    };
+    let message = format!(
+        r#"{resource} is forbidden: User "sabakan" cannot {verb} resource "{resource}" in API group ""{place}"#
+    );
+    Some(refusal(403, "Forbidden", &message))
 }
 
 pub fn refusal(code: u16, reason: &str, message: &str) -> Answer {
@@ -55,181 +108,16 @@ pub fn refusal(code: u16, reason: &str, message: &str) -> Answer {
     (code, document)
 }
 
-fn not_found(name: &str) -> Answer {
-    refusal(404, "NotFound", &format!("nodes {name:?} not found"))
-}
-
-/// A page. The token for the next one holds the name of the last Node, behind something that tells it from a name.
-fn list(state: &mut State, query: &BTreeMap<String, String>) -> Answer {
-    let limit = query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0).unwrap_or(NO_LIMIT);
-    let after = match query.get("continue").map(|token| token.strip_prefix("after:")) {
-        Some(Some(_)) if state.faults.expired_pages > 0 => {
-            state.faults.expired_pages -= 1;
-            return refusal(410, "Expired", "The provided continue parameter is too old");
-        }
-        Some(Some(name)) => Some(name.to_owned()),
-        Some(None) => return refusal(400, "BadRequest", "continue key is not valid"),
-        None => None,
-    };
-    let rest: Vec<&Object> =
-        state.nodes.values().filter(|node| after.as_ref().is_none_or(|after| node.name > *after)).collect();
-    let page = &rest[..rest.len().min(limit)];
-    let mut metadata = json!({ "resourceVersion": state.version.to_string() });
-    if let (Some(last), true) = (page.last(), page.len() < rest.len()) {
-        metadata["continue"] = json!(format!("after:{}", last.name));
-        metadata["remainingItemCount"] = json!(rest.len() - page.len());
-    }
-    let items: Vec<Value> = page.iter().map(|node| node.document()).collect();
-    (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": items }))
-}
-
-fn patch(state: &mut State, name: &str, asked: &Asked) -> Answer {
-    let manager = asked.query.get("fieldManager").map_or("", String::as_str);
-    state.writes.push(format!("{} {name} {manager}", asked.content_type));
-    if state.faults.interfering > 0 {
-        state.faults.interfering -= 1;
-        interfere(state, name);
-    }
-    let Ok(document) = serde_json::from_slice::<Value>(&asked.body) else {
-        return refusal(400, "BadRequest", "the body is not JSON, which is all of YAML this double reads");
-    };
-    let given = match fields(&document) {
-        Ok(given) => given,
-        Err(reason) => return refusal(501, "NotCovered", &reason),
-    };
-    let uid = document["metadata"]["uid"].as_str();
-    let Some(node) = state.nodes.get(name) else {
-        return match (asked.content_type.as_str(), uid) {
-            ("application/apply-patch+yaml", None) => create(state, name, manager, given),
-            ("application/apply-patch+yaml", Some(_)) => {
-                refusal(409, "Conflict", "uid mismatch: no existing object was found")
-            }
-            _ => not_found(name),
-        };
-    };
-    if uid.is_some_and(|uid| uid != node.uid) {
-        return refusal(422, "Invalid", "metadata.uid: Invalid value: field is immutable");
-    }
-    let version = document["metadata"]["resourceVersion"].as_str();
-    if version.is_some_and(|version| version != node.version.to_string()) {
-        let message = "the object has been modified; please apply your changes to the latest version and try again";
-        return refusal(409, "Conflict", message);
-    }
-    let mut changed = node.clone();
-    let is_changed = match asked.content_type.as_str() {
-        "application/apply-patch+yaml" => {
-            if manager.is_empty() {
-                return refusal(400, "BadRequest", "fieldManager is required for apply patch");
-            }
-            let force = asked.query.get("force").is_some_and(|force| force == "true");
-            match changed.apply(manager, given, force) {
-                Ok(is_changed) => is_changed,
-                Err(conflicts) => return conflict(&conflicts),
-            }
-        }
-        "application/merge-patch+json" => {
-            let mut merged = node.fields.clone();
-            for (field, value) in given {
-                if value.is_null() {
-                    merged.remove(&field)
-                } else {
-                    merged.insert(field, value)
-                };
-            }
-            changed.update(manager, merged)
-        }
-        _ => return refusal(415, "UnsupportedMediaType", "this kind of patch is not covered by this double"),
-    };
-    if let Some(reason) = invalid(&changed.fields) {
-        return refusal(422, "Invalid", &reason);
-    }
-    if is_changed {
-        changed.version = state.tick();
-    }
-    let answer = (200, changed.document());
-    state.nodes.insert(name.to_owned(), changed);
-    answer
-}
-
-/// Applying to what does not exist creates it, which is what nobody here wants to see.
-fn create(state: &mut State, name: &str, manager: &str, given: Fields) -> Answer {
-    let version = state.tick();
-    let mut node = Object::registered(name, format!("uid-{version}"), version, Fields::new());
-    node.managers.clear();
-    if let Err(conflicts) = node.apply(manager, given, false) {
-        return conflict(&conflicts);
-    }
-    let answer = (201, node.document());
-    state.nodes.insert(name.to_owned(), node);
-    answer
-}
-
-fn conflict(conflicts: &[super::Conflict]) -> Answer {
-    let causes: Vec<Value> = conflicts
-        .iter()
-        .map(|conflict| {
-            json!({
-                "reason": "FieldManagerConflict",
-                "message": format!("conflict with {:?} using v1", conflict.manager),
-                "field": conflict.field.path(),
-            })
-        })
-        .collect();
-    let named: Vec<String> = conflicts
-        .iter()
-        .map(|conflict| format!("conflict with {:?}: {}", conflict.manager, conflict.field.path()))
-        .collect();
-    let message = format!("Apply failed with {} conflicts: {}", conflicts.len(), named.join(", "));
-    let (code, mut document) = refusal(409, "Conflict", &message);
-    document["details"] = json!({ "causes": causes });
-    (code, document)
-}
-
-/// The node controller finds that a kubelet has gone quiet, or is back.
-fn interfere(state: &mut State, name: &str) {
-    let version = state.tick();
-    let Some(node) = state.nodes.get_mut(name) else { return };
-    let mut fields = node.fields.clone();
-    let taints = fields.entry(Field::Spec("taints".to_owned())).or_insert_with(|| json!([]));
-    let list = taints.as_array_mut().expect("taints are a list");
-    list.push(json!({ "key": format!("node.kubernetes.io/seen-{version}"), "effect": "NoSchedule" }));
-    node.update("kube-controller-manager", fields);
-    node.version = version;
-}
-
-/// What the server would not store.
-fn invalid(fields: &Fields) -> Option<String> {
-    for (field, value) in fields {
-        match field {
-            Field::Label(key) => {
-                let text = value.as_str()?;
-                let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-                if text.len() > 63 || !text.chars().all(is_word) {
-                    return Some(format!("metadata.labels: Invalid value: {text:?} of {key}"));
-                }
-            }
-            Field::Spec(name) if name == "taints" => {
-                let list = value.as_array().into_iter().flatten();
-                let mut seen = std::collections::BTreeSet::new();
-                for taint in list {
-                    let (key, effect) = (taint["key"].as_str()?, taint["effect"].as_str()?);
-                    if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-                        return Some(format!("spec.taints: Unsupported value: {effect:?}"));
-                    }
-                    if !seen.insert((key, effect)) {
-                        return Some(format!("spec.taints: Duplicate value: {key}:{effect}"));
-                    }
-                }
-            }
-            Field::Annotation(_) | Field::Spec(_) => {}
-        }
-    }
-    None
+pub fn not_found(resource: &str, name: &str) -> Answer {
+    refusal(404, "NotFound", &format!("{resource} {name:?} not found"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::object::{Fields, Object},
+        *,
+    };
 
     fn with_nodes(names: &[&str]) -> State {
         let mut state = State::default();

@@ -96,6 +96,11 @@ impl Object {
         object
     }
 
+    /// Whether no new pods are put on it.
+    pub fn is_cordoned(&self) -> bool {
+        self.fields.get(&Field::Spec("unschedulable".to_owned())) == Some(&Value::Bool(true))
+    }
+
     /// Server-side apply: the manager owns exactly the given fields afterwards. Fields it owned before and does not give any more go,
     /// unless somebody else owns them too. Whether anything changed.
     pub fn apply(&mut self, manager: &str, given: Fields, force: bool) -> Result<bool, Vec<Conflict>> {

@@ -27,4 +27,5 @@ mod lifecycle;
 mod metrics;
 mod provisioning;
 mod registry;
+mod repair;
 mod tokens;

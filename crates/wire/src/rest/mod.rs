@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod machine;
 mod query;
+pub mod repair;
 mod token;
 
 pub use audit::AuditLogJson;
@@ -64,6 +65,22 @@ pub mod paths {
     pub const CLUSTER_STATUS: &str = "/api/v1/cluster/status";
     /// How large it may be.
     pub const CONSTRAINTS: &str = "/api/v1/constraints";
+    /// Whether broken machines come into the repair queue by themselves.
+    pub const AUTO_REPAIR_ENABLED: &str = "/api/v1/auto-repair/enabled";
+    /// Which machines count as broken.
+    pub const AUTO_REPAIR_VARIABLES: &str = "/api/v1/auto-repair/variables";
+    /// What an operator chose about automatic repair.
+    pub const AUTO_REPAIR_SETTINGS: &str = "/api/v1/auto-repair/settings";
+    /// How repair is doing.
+    pub const AUTO_REPAIR_STATUS: &str = "/api/v1/auto-repair/status";
+    /// Why a machine is, or is not, being repaired.
+    pub const AUTO_REPAIR_EXPLAIN: &str = "/api/v1/auto-repair/explain";
+    /// Repairs.
+    pub const REPAIR_QUEUE: &str = "/api/v1/repair-queue";
+    /// Reboots.
+    pub const REBOOT_QUEUE: &str = "/api/v1/reboot-queue";
+    /// What failed together.
+    pub const INCIDENTS: &str = "/api/v1/incidents";
     /// Version of the program.
     pub const VERSION: &str = "/version";
     /// Whether the server can do its work.

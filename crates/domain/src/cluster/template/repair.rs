@@ -4,13 +4,16 @@ use serde_json::{Map, Value};
 
 use super::tables::SELECTOR;
 use crate::cluster::shape::{Checker, Field, Object, Place, Rule, Shape, items, quote, repeats, rules::NOT_EMPTY};
-use crate::repair::procedure::Action;
+use crate::repair::procedure::{Action, HealthCheck};
 
 /// What a repair step can do by itself, instead of a command.
 const ACTIONS: [&str; Action::ALL.len()] = {
     let [a, b, c, d, e] = Action::ALL;
     [a.as_str(), b.as_str(), c.as_str(), d.as_str(), e.as_str()]
 };
+
+/// Who says whether a machine is healthy, instead of a command.
+const HEALTH_CHECKS: [&str; 1] = [HealthCheck::REGISTRY];
 
 const SECONDS: Shape = Shape::at_least(0);
 const COUNT: Shape = Shape::at_least(0);
@@ -92,12 +95,18 @@ const PROCEDURE: Object = Object::new(
 
 const OPERATION: Object = Object::new(
     "Repair operation",
-    "What is done for one kind of trouble. Commands are run without a shell; the address of the machine is added as their last \
-     argument.",
+    "What is done for one kind of trouble, and who says whether the machine is healthy again: either a command or the registry. \
+     Commands are run without a shell; the address of the machine is added as their last argument.",
     &[&[
         Field::required("operation", Shape::Text(&NOT_EMPTY), "The trouble, such as `unreachable`."),
         Field::required("repair_steps", Shape::some(&Shape::Object(&STEP)), "What is tried, in order."),
-        Field::required("health_check_command", COMMAND, "Prints `true` when the machine is healthy."),
+        Field::optional("health_check_command", COMMAND, "Prints `true` when the machine is healthy."),
+        Field::or_empty(
+            "health_check",
+            Shape::Word(&HEALTH_CHECKS),
+            "What is asked instead of a command. `registry`: the machine's state there; nothing is left to repair when it is healthy, \
+             retiring, retired or no longer registered.",
+        ),
         Field::optional(
             "command_timeout_seconds",
             SECONDS,
@@ -109,7 +118,7 @@ const OPERATION: Object = Object::new(
             .means("30"),
     ]],
 )
-.checked(|members, place, checker| check_commands(members, &["health_check_command", "success_command"], place, checker));
+.checked(check_operation);
 
 const STEP: Object = Object::new(
     "Repair step",
@@ -127,14 +136,29 @@ const STEP: Object = Object::new(
 )
 .checked(check_step);
 
+fn check_operation(members: &Map<String, Value>, place: &Place<'_>, checker: &mut Checker) {
+    check_commands(members, &["health_check_command", "success_command"], place, checker);
+    check_either(members, "health_check_command", ("health_check", &HEALTH_CHECKS), place, checker);
+}
+
 fn check_step(members: &Map<String, Value>, place: &Place<'_>, checker: &mut Checker) {
     check_commands(members, &["repair_command"], place, checker);
-    let given = |name| members.get(name).is_some_and(|value| !value.is_null() && value != "");
-    match (given("repair_command"), given("action")) {
-        (true, true) => checker.problem(&place.key("action"), "excludes repair_command: a step has one of them"),
+    check_either(members, "repair_command", ("action", &ACTIONS), place, checker);
+}
+
+/// A command, or a word for something built in: exactly one of them.
+fn check_either(
+    members: &Map<String, Value>,
+    command: &str,
+    (word, words): (&str, &[&str]),
+    place: &Place<'_>,
+    checker: &mut Checker,
+) {
+    let given = |name: &str| members.get(name).is_some_and(|value| !value.is_null() && value != "");
+    match (given(command), given(word)) {
+        (true, true) => checker.problem(&place.key(word), format!("excludes {command}: give one of them")),
         (false, false) => {
-            let reason = format!("is missing; or give an action: {}", ACTIONS.join(", "));
-            checker.problem(&place.key("repair_command"), reason);
+            checker.problem(&place.key(command), format!("is missing; or give {word}: {}", words.join(", ")));
         }
         _ => {}
     }

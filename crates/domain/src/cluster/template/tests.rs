@@ -53,14 +53,14 @@ fn full() -> Value {
         "repair": {
             "repair_procedures": [
                 { "machine_types": ["iDRAC-9", "Redfish"], "repair_operations": [
-                    { "operation": "unreachable", "health_check_command": ["check"], "command_timeout_seconds": 10,
+                    { "operation": "unreachable", "health_check_command": ["check"], "health_check": "", "command_timeout_seconds": 10,
                       "success_command": ["hurrah"], "success_command_timeout": 5, "repair_steps": [
                         { "repair_command": ["reset", "--now"], "action": "", "command_timeout_seconds": 0, "command_retries": 2,
                           "command_interval": 3, "need_drain": true, "watch_seconds": 600 },
                         { "repair_command": null, "action": "power-cycle", "command_timeout_seconds": 0, "command_retries": 2,
                           "command_interval": 3, "need_drain": false, "watch_seconds": 0 },
                     ] },
-                    { "operation": "unhealthy", "health_check_command": ["check"], "command_timeout_seconds": 0,
+                    { "operation": "unhealthy", "health_check_command": null, "health_check": "registry", "command_timeout_seconds": 0,
                       "success_command": ["hurrah"], "success_command_timeout": 0,
                       "repair_steps": [{ "action": "retire" }] },
                 ] },
@@ -166,8 +166,18 @@ fn wrong(shape: Shape) -> Vec<Value> {
 }
 
 /// Members whose absence is wrong only because of what others say.
-const TOGETHER: [&str; 8] =
-    ["control_plane", "labels", "repair_command", "action", "audit_log_policy", "name", "content", "values"];
+const TOGETHER: [&str; 10] = [
+    "control_plane",
+    "labels",
+    "repair_command",
+    "action",
+    "health_check_command",
+    "health_check",
+    "audit_log_policy",
+    "name",
+    "content",
+    "values",
+];
 
 fn may_go(spot: &Spot) -> bool {
     let name = spot.pointer.rsplit('/').next().unwrap_or_default();
@@ -445,6 +455,28 @@ fn members_that_depend_on_each_other() {
         Value::Null,
         &format!("{steps}[0].repair_command"),
         "power-on, bmc-reset",
+    );
+    let operations = "repair.repair_procedures[0].repair_operations";
+    let operation = "/repair/repair_procedures/0/repair_operations";
+    check(
+        &format!("{operation}/0/health_check"),
+        json!("registry"),
+        &format!("{operations}[0].health_check"),
+        "excludes health_check_command",
+    );
+    for nobody in [Value::Null, json!("")] {
+        check(
+            &format!("{operation}/1/health_check"),
+            nobody,
+            &format!("{operations}[1].health_check_command"),
+            "is missing; or give health_check: registry",
+        );
+    }
+    check(
+        &format!("{operation}/1/health_check"),
+        json!("oracle"),
+        &format!("{operations}[1].health_check"),
+        "registry",
     );
     check(
         &format!("{pointer}/0/repair_command/0"),

@@ -31,6 +31,8 @@ fn failure(n: u32, state: HealthState, seconds: u64) -> Failure {
         age: Duration::from_secs(seconds),
         traits: traits(n),
         opinion: SecondOpinion::default(),
+        broken_before: Duration::ZERO,
+        hands_off: None,
     }
 }
 
@@ -134,13 +136,14 @@ fn the_cases_of_the_specification() {
             status: *status,
             changed_at: None,
             backoff: Backoff::default(),
+            note: String::new(),
         };
         world.reboots = (1..).zip(reboots).map(reboot).collect();
         if !in_cluster {
             world.cluster = Some(BTreeSet::new());
         }
         let failures: Vec<Failure> = failed.chars().map(known).collect();
-        let found: Vec<Serial> = world.decide(&failures).enqueue.into_iter().map(|new| new.serial).collect();
+        let found: Vec<Serial> = world.decide(&failures).enqueue.into_iter().filter_map(|new| new.serial).collect();
         let expected: Vec<Serial> = expected.chars().map(|name| known(name).serial).collect();
         assert_eq!(found, expected, "{failed} beside {queued}, {reboots:?}");
     };
@@ -253,7 +256,8 @@ fn the_guard_holds_a_rack_and_repairs_the_rest() {
     let cluster = failures.iter().filter_map(|failure| failure.address).collect();
     let world = World { max: 2, guard, judgement, cluster: Some(cluster), ..World::plain() };
     let decision = world.decide(&failures);
-    let serials: Vec<&str> = decision.enqueue.iter().map(|new| new.serial.as_str()).collect();
+    let serials: Vec<&str> =
+        decision.enqueue.iter().filter_map(|new| new.serial.as_ref().map(Serial::as_str)).collect();
     assert_eq!(serials, ["m100", "m102"], "whose controller answers, then who has been broken for longest");
     let held = decision.verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Held { .. })).count();
     assert_eq!(held, 28);
@@ -271,4 +275,15 @@ fn old_reports_are_not_acted_on() {
     let world = World { guard, ..World::plain() };
     assert_eq!(world.decide(&[days(7)]).verdicts[0].1, Verdict::Enqueue);
     assert_eq!(world.decide(&[days(8)]).verdicts[0].1, Verdict::Stale);
+}
+
+#[test]
+fn a_machine_that_goes_from_trouble_to_trouble_has_not_only_just_failed() {
+    let world = World { guard: GuardRules::default(), ..World::plain() };
+    let fresh = failure(1, HealthState::Unreachable, 30);
+    let decided = |failure: &Failure| world.decide(std::slice::from_ref(failure)).verdicts[0].1.clone();
+    assert_eq!(decided(&fresh), Verdict::Observed { left: Duration::from_secs(270) });
+    let flapping = Failure { broken_before: Duration::from_secs(280), ..fresh };
+    assert_eq!(decided(&flapping), Verdict::Observed { left: Duration::from_secs(30) }, "it may be the first of many");
+    assert_eq!(decided(&Failure { age: Duration::from_secs(60), ..flapping }), Verdict::Enqueue);
 }

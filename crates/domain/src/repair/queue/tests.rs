@@ -42,7 +42,7 @@ fn processing(index: u64, node: u8, step_status: StepStatus, seconds: i64) -> En
 }
 
 fn reboot(node: u8, status: RebootStatus) -> RebootEntry {
-    RebootEntry { index: 1, node: n(node), status, changed_at: None, backoff: Backoff::default() }
+    RebootEntry { index: 1, node: n(node), status, changed_at: None, backoff: Backoff::default(), note: String::new() }
 }
 
 struct World {
@@ -52,12 +52,14 @@ struct World {
     need_drain: bool,
     watch: u64,
     healthy: BTreeSet<Ipv4Addr>,
+    unchecked: BTreeSet<u64>,
+    hands_off: BTreeMap<Serial, String>,
     drained: BTreeSet<Ipv4Addr>,
     cordoned: BTreeSet<Ipv4Addr>,
     reboots: Vec<RebootEntry>,
     judgement: Judgement,
     running: BTreeSet<u64>,
-    etcd_good: bool,
+    blocked: Option<&'static str>,
     configured: bool,
 }
 
@@ -70,12 +72,14 @@ impl World {
             need_drain: false,
             watch: 0,
             healthy: BTreeSet::new(),
+            unchecked: BTreeSet::new(),
+            hands_off: BTreeMap::new(),
             drained: BTreeSet::new(),
             cordoned: BTreeSet::new(),
             reboots: Vec::new(),
             judgement: Judgement::default(),
             running: BTreeSet::new(),
-            etcd_good: true,
+            blocked: None,
             configured: true,
         }
     }
@@ -96,12 +100,14 @@ impl World {
             procedures: &Procedures::of(rest),
             nodes: &nodes,
             healthy: &self.healthy,
+            unchecked: &self.unchecked,
+            hands_off: &self.hands_off,
             drained: &self.drained,
             cordoned: &self.cordoned,
             reboots: &self.reboots,
             judgement: &self.judgement,
             running: &self.running,
-            etcd_good: self.etcd_good,
+            blocked: self.blocked,
             now: now(),
         })
     }
@@ -205,6 +211,9 @@ fn nothing_is_begun_for_who_is_held() {
 fn while_its_command_runs_nothing_else_is_done_with_a_machine() {
     let running = |entry: Entry| World { running: [1].into(), ..World::new([entry, self::entry(2, 5)]) };
     check(&running(processing(1, 4, StepStatus::Watching, 9_000)), &[], true);
+    let waits = |step_status| running(processing(1, 4, step_status, 9_000)).next().waits[&1].clone();
+    assert_eq!(waits(StepStatus::Watching), "the command of step 0 is running");
+    assert_eq!(waits(StepStatus::Draining), "pods are asked to leave its node");
     check(&running(Entry { deleted: true, ..processing(1, 4, StepStatus::Watching, 9_000) }), &[], true);
     let healthy = World { healthy: [n(4)].into(), ..running(processing(1, 4, StepStatus::Watching, 9_000)) };
     check(&healthy, &[], true);
@@ -215,7 +224,7 @@ fn a_clock_that_was_set_back_makes_nobody_wait_for_it() {
     let ahead = -400 * 86_400;
     let watching = World { watch: 600, ..World::new([processing(1, 4, StepStatus::Watching, ahead)]) };
     check(&watching, &["1 watch again"], true);
-    check(&World { etcd_good: false, ..watching }, &["1 watch again"], true);
+    check(&World { blocked: Some("etcd is not in order"), ..watching }, &["1 watch again"], true);
     let a_little = World { watch: 600, ..World::new([processing(1, 4, StepStatus::Watching, -500)]) };
     check(&a_little, &[], true);
     let draining = World { need_drain: true, ..World::new([processing(1, 4, StepStatus::Draining, ahead)]) };
@@ -233,6 +242,7 @@ fn drains() {
     check(&drain(processing(1, 4, StepStatus::Draining, 1_200)), &["1 give up"], true);
     let drained = World { drained: [n(4)].into(), ..drain(processing(1, 4, StepStatus::Draining, 300)) };
     check(&drained, &["1 execute 0"], true);
+    check(&World { unchecked: [1].into(), ..drained }, &[], true);
     let backoff = |seconds| Backoff { count: 1, until: Some(ago(seconds)) };
     let waiting = |seconds| Entry { backoff: backoff(seconds), ..processing(1, 4, StepStatus::Waiting, 10) };
     check(&drain(waiting(-60)), &[], false);
@@ -300,8 +310,36 @@ fn a_disabled_queue_begins_nothing_and_does_not_block_reboots() {
 }
 
 #[test]
-fn nothing_is_taken_away_while_etcd_is_not_in_order() {
-    check(&World { etcd_good: false, ..World::new([entry(1, 4)]) }, &[], true);
+fn nothing_is_taken_away_while_something_speaks_against_it() {
+    let blocked = |entry: Entry| World { blocked: Some("etcd is not in order"), ..World::new([entry]) };
+    check(&blocked(entry(1, 4)), &[], true);
+    assert!(blocked(entry(1, 4)).next().waits[&1].contains("etcd is not in order"));
     let timed_out = processing(1, 4, StepStatus::Draining, 1_200);
-    check(&World { etcd_good: false, need_drain: true, ..World::new([timed_out]) }, &["1 give up"], true);
+    check(&World { need_drain: true, ..blocked(timed_out) }, &["1 give up"], true);
+}
+
+#[test]
+fn nothing_is_begun_before_the_machine_was_asked() {
+    for step_status in [StepStatus::Waiting, StepStatus::Watching] {
+        for step in [0, 1] {
+            let entry = Entry { step, ..processing(1, 4, step_status, 100_000) };
+            let asked = World::new([entry]);
+            assert_ne!(asked.next().acts, [], "{step_status:?} {step}");
+            let unasked = World { unchecked: [1].into(), ..asked };
+            assert_eq!(unasked.next().acts, [], "{step_status:?} {step}");
+            assert!(unasked.next().waits[&1].contains("is being checked"));
+        }
+    }
+}
+
+#[test]
+fn what_a_person_works_on_is_left_alone() {
+    let serial = Serial::new("m1").expect("a serial");
+    let named = |entry: Entry| Entry { serial: Some(serial.clone()), ..entry };
+    let hands_off = || BTreeMap::from([(serial.clone(), "disk swap".to_owned())]);
+    let queued = World { hands_off: hands_off(), ..World::new([named(entry(1, 4)), entry(2, 5)]) };
+    check(&queued, &["2 execute 0"], true);
+    assert!(queued.next().waits[&1].contains("disk swap"));
+    let draining = named(processing(1, 4, StepStatus::Draining, 10));
+    check(&World { hands_off: hands_off(), need_drain: true, ..World::new([draining]) }, &["1 give up"], true);
 }

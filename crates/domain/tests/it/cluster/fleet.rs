@@ -74,6 +74,7 @@ fn machine() -> impl Strategy<Value = ListedMachine> {
             register_date: "2020-05-31T23:30:00.5+09:00".parse().expect("a date"),
             retire_date: Moment::from(retire),
             state,
+            machine_type: String::new(),
             seconds_in_state: since,
         }
     })

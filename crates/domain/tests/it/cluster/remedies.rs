@@ -77,6 +77,7 @@ fn bought(n: u8, role: &str, purchase: &Purchase) -> ListedMachine {
         register_date: "2020-01-01T00:00:00Z".parse().expect("a date"),
         retire_date: Moment::from(fleet::now() + SignedDuration::from_hours(24 * purchase.days)),
         state: HealthState::Healthy,
+        machine_type: String::new(),
         seconds_in_state: 0.0,
     }
 }

@@ -145,6 +145,8 @@ struct Memory {
     next: Vec<(Entry, Act)>,
     /// How many machines might be worked on when that was decided.
     concurrent_max: usize,
+    /// What that was decided with.
+    judged: Judgement,
 }
 
 /// What it read, with the numbers that its writes are compared with.
@@ -233,6 +235,8 @@ impl World {
                 age: Duration::try_from(self.now.duration_since(*since)).unwrap_or_default(),
                 traits,
                 opinion: SecondOpinion::default(),
+                broken_before: Duration::ZERO,
+                hands_off: None,
             }
         };
         let mut failures: Vec<Failure> = reports.iter().map(failure).collect();
@@ -355,9 +359,10 @@ impl World {
             let open = incidents.iter().find(|incident| incident.is_open() && traits(machine).is_in(&incident.group));
             let held = open.filter(|_| settings.guard.enabled && machine != 23);
             let acknowledged = stored.incidents.iter().any(|incident| {
-                matches!(incident.phase, Phase::Acknowledged { .. }) && incident.members.contains(&new.serial)
+                matches!(incident.phase, Phase::Acknowledged { .. })
+                    && new.serial.as_ref().is_some_and(|serial| incident.members.contains(serial))
             });
-            prop_assert!(held.is_none() || acknowledged, "{} is held by {held:?}", new.serial);
+            prop_assert!(held.is_none() || acknowledged, "{:?} is held by {held:?}", new.serial);
         }
         Ok(())
     }
@@ -372,6 +377,7 @@ impl World {
         let memory = &mut self.servers[usize::from(server)];
         memory.next = next.acts.iter().rev().map(entry).collect();
         memory.concurrent_max = self.concurrent_max;
+        memory.judged = judgement;
         Ok(())
     }
 
@@ -393,7 +399,13 @@ impl World {
         if server != self.leader || reign != Some(self.reign) || !same {
             return Ok(());
         }
-        let busy = |stored: &Machinery| stored.entries.values().filter(|entry| is_busy(entry)).count();
+        // A machine that is held between two steps takes no place from others.
+        let judgement = memory.judged.clone();
+        let rests = |entry: &Entry| {
+            let held = entry.serial.as_ref().is_some_and(|serial| judgement.why_held(serial).is_some());
+            held && entry.step_status == StepStatus::Watching
+        };
+        let busy = |stored: &Machinery| stored.entries.values().filter(|entry| is_busy(entry) && !rests(entry)).count();
         let before = busy(&self.stored);
         self.stored.put(read.index, &act, self.now, random);
         // One machine more is worked on only if there was a place.
@@ -429,6 +441,8 @@ impl World {
                 self.facts.drained = self.facts.nodes.keys().copied().collect();
             }
             self.now += SignedDuration::from_mins(2);
+            self.read(self.leader);
+            self.round(self.leader, false, false)?;
             self.read(self.leader);
             self.next(self.leader)?;
             while !self.servers[usize::from(self.leader)].next.is_empty() {

@@ -41,21 +41,15 @@ impl Default for Settings {
 }
 
 /// What is known of the outside when the queue is worked on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// Nodes, and whether each is a control plane.
     pub nodes: BTreeMap<Ipv4Addr, bool>,
     pub healthy: BTreeSet<Ipv4Addr>,
     pub drained: BTreeSet<Ipv4Addr>,
     pub running: BTreeSet<u64>,
-    pub etcd_good: bool,
-}
-
-impl Default for Facts {
-    fn default() -> Facts {
-        let (nodes, healthy, drained, running) = Default::default();
-        Facts { nodes, healthy, drained, running, etcd_good: true }
-    }
+    /// Why nothing is taken from the cluster.
+    pub blocked: Option<String>,
 }
 
 /// Everything that is stored.
@@ -112,6 +106,7 @@ impl Machinery {
         for incident in &mut self.incidents {
             if let Some(joined) = judgement.joined.get(&incident.number) {
                 incident.members.extend(joined.iter().cloned());
+                incident.member_count = incident.members.len();
             }
             if judgement.recovered.contains(&incident.number) {
                 incident.phase = Phase::Recovered { at: now };
@@ -126,6 +121,7 @@ impl Machinery {
                 opened_at: now,
                 because: found.to_string(),
                 members: found.members.clone(),
+                member_count: found.members.len(),
                 phase: Phase::Open,
             });
         }
@@ -133,7 +129,7 @@ impl Machinery {
         for new in &decision.enqueue {
             let NewEntry { serial, address, machine_type, operation } = new.clone();
             let entry = blank(address, machine_type, operation, now);
-            self.add(Entry { serial: Some(serial), asked_by: "automatic repair".into(), ..entry });
+            self.add(Entry { serial, asked_by: "automatic repair".into(), ..entry });
         }
         opened
     }
@@ -147,19 +143,21 @@ impl Machinery {
 
     /// What is done next with the queue.
     pub fn next(&self, facts: &Facts, judgement: &Judgement, procedures: &Procedures, now: Timestamp) -> Next {
-        let Facts { nodes, healthy, drained, running, etcd_good } = facts;
+        let Facts { nodes, healthy, drained, running, blocked } = facts;
         queue::next(&queue::Around {
             entries: &self.queue(),
             enabled: self.settings.enabled,
             procedures,
             nodes,
             healthy,
+            unchecked: &BTreeSet::new(),
+            hands_off: &BTreeMap::new(),
             drained,
             cordoned: &self.cordoned,
             reboots: &self.reboots,
             judgement,
             running,
-            etcd_good: *etcd_good,
+            blocked: blocked.as_deref(),
             now,
         })
     }

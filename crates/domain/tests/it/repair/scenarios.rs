@@ -5,7 +5,7 @@ use crate::script;
 
 #[test]
 fn every_story_comes_out_as_it_is_written() {
-    script::run_folder("repair", 60, Story::tell);
+    script::run_folder("repair", 90, Story::tell);
 }
 
 #[test]

@@ -17,7 +17,6 @@ use sabakan_domain::{
         incident::{Incident, Judgement, Phase},
         procedure::Procedures,
         queue::{Act, Next},
-        reboot::{RebootEntry, RebootStatus},
     },
     words::Serial,
 };
@@ -26,7 +25,10 @@ use serde_json::{Value, json};
 use super::{
     machinery::{Facts, Machinery, blank},
     procedures::{Operation, procedures},
+    reboots::RebootFacts,
 };
+
+mod reboots;
 
 /// Everything told so far.
 pub struct Story {
@@ -41,6 +43,7 @@ pub struct Story {
     operations: Vec<Operation>,
     concurrent_max: usize,
     facts: Facts,
+    reboots: RebootFacts,
     machinery: Machinery,
 }
 
@@ -56,6 +59,7 @@ impl Default for Story {
             operations: Vec::new(),
             concurrent_max: 1,
             facts: Facts::default(),
+            reboots: RebootFacts::default(),
             machinery: Machinery::default(),
         }
     }
@@ -119,7 +123,10 @@ impl Story {
             ("report", [who, state, options @ ..]) => self.report(who, state, options)?,
             ("steps", [machine_type, name, ..]) => self.steps(machine_type, name, rest)?,
             ("entry", [name, options @ ..]) => self.entry(name, options)?,
-            ("reboot", [name, status]) => self.reboot(name, status)?,
+            ("reboot", [name, status, options @ ..]) => self.reboot(name, status, options)?,
+            ("next-reboot", []) => return self.pass_reboots(false),
+            ("pass-reboot", []) => return self.pass_reboots(true),
+            ("reboots", []) => return Ok(self.show_reboots()),
             ("acknowledge", [number, ..]) => self.acknowledge(self::number(number)?, rest)?,
             ("delete", [index]) => {
                 let entry = self.machinery.entries.get_mut(&number(index)?).ok_or("there is no such entry")?;
@@ -146,11 +153,12 @@ impl Story {
             "no-cluster" => self.cluster = None,
             "out-of-cluster" => self.cluster = Some(names(rest)),
             "control-planes" => self.control_planes = names(rest),
-            "etcd-good" => self.facts.etcd_good = switch(rest)?,
+            "etcd-good" => self.facts.blocked = (!switch(rest)?).then(|| "etcd is not in order".to_owned()),
+            "blocked" => self.facts.blocked = Some(rest.to_owned()),
             "healthy" => self.facts.healthy = self.addresses(rest)?,
             "drained" => self.facts.drained = self.addresses(rest)?,
             "cordoned" => self.machinery.cordoned = self.addresses(rest)?,
-            _ => return Err(format!("there is no command {command:?}")),
+            _ => return self.set_reboots(command, rest),
         }
         Ok(())
     }
@@ -288,14 +296,6 @@ impl Story {
         Ok(())
     }
 
-    fn reboot(&mut self, name: &str, status: &str) -> Result<(), String> {
-        let status = RebootStatus::parse(status).ok_or_else(|| format!("{status:?} is no status of a reboot"))?;
-        let index = u64::try_from(self.machinery.reboots.len()).unwrap_or(0) + 1;
-        let (node, backoff) = (self.address(name)?, Backoff::default());
-        self.machinery.reboots.push(RebootEntry { index, node, status, changed_at: Some(self.now), backoff });
-        Ok(())
-    }
-
     fn acknowledge(&mut self, number: u64, reason: &str) -> Result<(), String> {
         let found =
             self.machinery.incidents.iter_mut().find(|incident| incident.number == number && incident.is_open());
@@ -314,7 +314,16 @@ impl Story {
             let age = Duration::try_from(self.now.duration_since(*since)).unwrap_or_default();
             let opinion = self.opinions[name];
             let (address, traits) = (*address, traits.clone());
-            Ok(Failure { serial: serial(name)?, address, state: *state, age, traits, opinion })
+            Ok(Failure {
+                serial: serial(name)?,
+                address,
+                state: *state,
+                age,
+                broken_before: Duration::ZERO,
+                traits,
+                opinion,
+                hands_off: None,
+            })
         };
         self.broken.iter().map(failure).collect()
     }
@@ -408,7 +417,7 @@ fn serial(name: &str) -> Result<Serial, String> {
 
 fn show_round(judgement: &Judgement, decision: &Decision) -> Vec<String> {
     let Decision { enqueue, verdicts, entries, max, finished } = decision;
-    let new: Vec<&str> = enqueue.iter().map(|new| new.serial.as_str()).collect();
+    let new: Vec<&str> = enqueue.iter().map(|new| new.serial.as_ref().map_or("?", Serial::as_str)).collect();
     let first = if new.is_empty() { "nothing is enqueued".to_owned() } else { format!("enqueued: {}", new.join(", ")) };
     let mut lines = vec![first, format!("{entries} of {max} entries, {finished} of them finished")];
     lines.extend(judgement.opened.iter().map(|found| format!("incident: {found}")));

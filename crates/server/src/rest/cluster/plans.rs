@@ -28,17 +28,26 @@ use crate::{
     },
 };
 
-/// Plans for a caller. Few do at once, and a plan that takes too long keeps its place until it is made.
+/// Plans for a caller.
 async fn planned<T, F>(app: &App, work: impl FnOnce(Arc<Cluster>) -> F) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ServiceError>> + Send + 'static,
     T: Send + 'static,
 {
-    let busy = || ApiError::new(ErrorKind::Unavailable, "too many plans are being made; try again");
+    in_turn(app, work(Arc::clone(&app.cluster))).await
+}
+
+/// Does work that looks at all machines. Few callers do at once, and what takes too long keeps its place until it is done.
+pub(in super::super) async fn in_turn<T, F>(app: &App, work: F) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<T, ServiceError>> + Send + 'static,
+    T: Send + 'static,
+{
+    let busy =
+        || ApiError::new(ErrorKind::Unavailable, "too many plans or looks at all machines are being made; try again");
     let places = Arc::clone(&app.plans);
     let place = timeout(limits::WORK_TIME_MAX, places.acquire_owned()).await;
     let place = place.map_err(|_| busy())?.map_err(|_| busy())?;
-    let work = work(Arc::clone(&app.cluster));
     let made = tokio::spawn(async move {
         let _place = place;
         work.await
@@ -183,7 +192,7 @@ fn round(round: Round) -> RoundJson {
     RoundJson { at: at.to_string(), end: word.to_owned(), reason, operation, plan }
 }
 
-fn truth(pairs: &[(String, String)], name: &str) -> Result<bool, ApiError> {
+pub(in crate::rest) fn truth(pairs: &[(String, String)], name: &str) -> Result<bool, ApiError> {
     match given(pairs, name) {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
@@ -191,7 +200,7 @@ fn truth(pairs: &[(String, String)], name: &str) -> Result<bool, ApiError> {
     }
 }
 
-fn whole(name: &str, text: &str) -> Result<u64, ApiError> {
+pub(in crate::rest) fn whole(name: &str, text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| ApiError::invalid(format!("{name} is {text:?}; a whole number is expected")))
 }
 

@@ -8,8 +8,11 @@ use std::{
     },
 };
 
-use sabakan_domain::cluster::attributes::Step;
-use sabakan_drivers::kubernetes::KubernetesFuture;
+use sabakan_domain::{
+    cluster::attributes::Step,
+    repair::{drain::LivePod, selector::Selector},
+};
+use sabakan_drivers::kubernetes::{Evicted, KubernetesFuture};
 
 use super::*;
 
@@ -83,6 +86,39 @@ impl Kubernetes for Fake {
             }
         })
     }
+
+    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
+        not_asked_for("cordoned")
+    }
+
+    fn cordon(&self, _name: &str) -> KubernetesFuture<'_, ()> {
+        not_asked_for("cordon")
+    }
+
+    fn uncordon(&self, _name: &str) -> KubernetesFuture<'_, ()> {
+        not_asked_for("uncordon")
+    }
+
+    fn pods(&self, _node: &str) -> KubernetesFuture<'_, Vec<LivePod>> {
+        not_asked_for("pods")
+    }
+
+    fn namespaces(&self, _selector: &Selector) -> KubernetesFuture<'_, BTreeSet<String>> {
+        not_asked_for("namespaces")
+    }
+
+    fn evict(&self, _pod: &LivePod, _dry_run: bool) -> KubernetesFuture<'_, Evicted> {
+        not_asked_for("evict")
+    }
+
+    fn delete_pod(&self, _pod: &LivePod) -> KubernetesFuture<'_, ()> {
+        not_asked_for("delete_pod")
+    }
+}
+
+/// Whoever applies attributes empties no Node.
+fn not_asked_for<T>(call: &str) -> KubernetesFuture<'static, T> {
+    panic!("an applier asked for {call}")
 }
 
 fn wanted() -> Attributes {

@@ -134,6 +134,7 @@ fn fleet(count: usize, now: Timestamp) -> anyhow::Result<Vec<ListedMachine>> {
             register_date: Moment::from(now),
             retire_date: Moment::from(now + SignedDuration::from_hours(24 * days)),
             state: HealthState::Healthy,
+            machine_type: String::new(),
             seconds_in_state: 1e6,
         })
     };

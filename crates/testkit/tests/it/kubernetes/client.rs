@@ -9,13 +9,13 @@ use sabakan_testkit::kubernetes::{Entry, KubernetesDouble, TOKEN};
 
 use super::{add_taint, label};
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     runtime.block_on(future)
 }
 
-async fn open(double: &KubernetesDouble) -> Kube {
+pub(super) async fn open(double: &KubernetesDouble) -> Kube {
     // Whoever runs first installs it; the others find it there.
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
     Kube::open(Source::Kubeconfig(double.kubeconfig())).await.expect("a client")

@@ -2,6 +2,7 @@
 
 mod applier;
 mod client;
+mod drain;
 mod whole;
 
 use sabakan_testkit::kubernetes::{Field, Fields};

@@ -56,7 +56,7 @@ impl From<&[Problem]> for WarningsJson {
     }
 }
 
-/// Whether the planner works.
+/// Whether something works by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnabledJson {
@@ -64,7 +64,7 @@ pub struct EnabledJson {
     pub enabled: bool,
 }
 
-/// Which machines may be used.
+/// Which machines are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VariablesJson {
     /// What somebody wrote, byte for byte; `null`: nobody did, and the defaults hold.

@@ -69,6 +69,7 @@ fn a_machine_that_is_not_listed_is_told_that_its_node_leaves() {
         register_date: Moment::from(now),
         retire_date: Moment::from(now),
         state: HealthState::Healthy,
+        machine_type: String::new(),
         seconds_in_state: 0.0,
     };
     let document = json!({

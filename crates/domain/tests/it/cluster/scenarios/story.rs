@@ -169,6 +169,7 @@ impl Story {
             register_date: moment("2018-01-31")?,
             retire_date: Moment::from(self.now),
             state: HealthState::Healthy,
+            machine_type: String::new(),
             seconds_in_state: 600.0,
         })
     }

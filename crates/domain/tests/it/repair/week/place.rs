@@ -217,6 +217,8 @@ impl Place {
             age: Duration::from_secs(60 * u64::from(now - machine.reported.1)),
             traits: machine.traits.clone(),
             opinion: SecondOpinion::default(),
+            broken_before: Duration::ZERO,
+            hands_off: None,
         };
         broken.map(failure).collect()
     }

@@ -122,6 +122,7 @@ impl Week {
             status,
             changed_at: Some(clock(now)),
             backoff,
+            note: String::new(),
         });
     }
 

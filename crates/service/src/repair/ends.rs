@@ -1,0 +1,125 @@
+//! How entries of the repair queue end, and what is written down when something that was begun for them has ended.
+
+use sabakan_domain::repair::entry::{Entry, Status, StepStatus};
+use sabakan_store::repo::{
+    leaders::Lead,
+    repairs::{self, Under},
+};
+
+use super::{
+    Repairs, TASK, Work,
+    work::{Job, Outcome},
+};
+use crate::{ServiceError, limits};
+
+impl Repairs {
+    /// Ends an entry; `at`: the step it is left at, if that is another.
+    pub(super) async fn finish(
+        &self,
+        lead: &Lead,
+        entry: &Entry,
+        status: Status,
+        at: Option<(usize, StepStatus)>,
+        because: &str,
+    ) -> Result<(), ServiceError> {
+        let finish = |entry: &Entry| {
+            let (step, step_status) = at.unwrap_or((entry.step, entry.step_status));
+            let (changed_at, note) = (Some(self.now()), bounded(because));
+            Entry { status, step, step_status, changed_at, note, ..entry.clone() }
+        };
+        if self.write(Under::lead(lead), entry.index, "finish", finish).await?.is_some() {
+            let mut told = self.told();
+            let counter =
+                if status == Status::Succeeded { &mut told.figures.succeeded } else { &mut told.figures.failed };
+            *counter += 1;
+            drop(told);
+            tracing::info!(task = TASK, index = entry.index, address = %entry.address, %status, "repair ended");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn back_off(&self, lead: &Lead, index: u64, because: &str) -> Result<(), ServiceError> {
+        let (now, random) = (self.now(), random());
+        let back_off = |entry: &Entry| Entry {
+            status: Status::Processing,
+            step_status: StepStatus::Waiting,
+            changed_at: Some(now),
+            backoff: entry.backoff.after_failure(now, random),
+            note: bounded(because),
+            ..entry.clone()
+        };
+        if self.write(Under::lead(lead), index, "back-off", back_off).await?.is_some() {
+            self.told().figures.drains_given_up += 1;
+            tracing::warn!(task = TASK, index, because, "a drain was given up for a while");
+        }
+        Ok(())
+    }
+
+    /// Changes an entry that has not ended. `None`: it has ended or is gone, or what the change depends on is switched off.
+    pub(super) async fn write(
+        &self,
+        under: Under<'_>,
+        index: u64,
+        action: &'static str,
+        change: impl Fn(&Entry) -> Entry,
+    ) -> Result<Option<Entry>, ServiceError> {
+        let on = &self.on;
+        let by = on.by(&self.actor());
+        // Only what an operation owns is changed: that somebody wants the entry gone must not be lost.
+        let decide = |entry: &Entry| (!entry.is_finished()).then(|| change(entry));
+        match repairs::update(&*on.store, &on.keys, &by, under, index, action, decide).await {
+            Ok(changed) => Ok(changed),
+            Err(error) => match ServiceError::from(error) {
+                ServiceError::NotFound => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Writes down what ended since the last time.
+    pub(super) async fn write_down(&self, lead: &Lead, work: &mut Work) -> Result<(), ServiceError> {
+        work.collect();
+        while let Some((job, outcome)) = work.first_ended() {
+            match job {
+                Job::Repair(index) => self.write_repair(lead, index, outcome).await?,
+                Job::Reboot(index) => self.write_reboot(lead, index, outcome).await?,
+                Job::Check(_) | Job::BootCheck(_) => {}
+            }
+            work.is_written();
+        }
+        Ok(())
+    }
+
+    async fn write_repair(&self, lead: &Lead, index: u64, outcome: Outcome) -> Result<(), ServiceError> {
+        let Some(entry) = repairs::find(&*self.on.store, &self.on.keys, index).await? else { return Ok(()) };
+        let entry = &entry;
+        match outcome {
+            Outcome::Executed(Ok(text)) => {
+                let note = |entry: &Entry| Entry { note: bounded(&text), ..entry.clone() };
+                self.write(Under::lead(lead), index, "executed", note).await.map(drop)
+            }
+            Outcome::Executed(Err(reason)) => self.finish(lead, entry, Status::Failed, None, &reason).await,
+            Outcome::Drained(Ok(())) | Outcome::Cancelled | Outcome::Checked(..) => Ok(()),
+            Outcome::Drained(Err(reason)) => self.back_off(lead, index, &reason).await,
+            Outcome::Concluded(Ok(text)) => self.finish(lead, entry, Status::Succeeded, None, &text).await,
+            Outcome::Concluded(Err(reason)) => {
+                let reason = format!("the machine is healthy, but its success command failed: {reason}");
+                self.finish(lead, entry, Status::Failed, None, &reason).await
+            }
+            Outcome::Broken => {
+                let reason = "it broke off because of a defect; see the log";
+                self.finish(lead, entry, Status::Failed, None, reason).await
+            }
+        }
+    }
+}
+
+/// As much of a text as an entry holds.
+pub(super) fn bounded(text: &str) -> String {
+    text.chars().take(limits::REPAIR_NOTE_CHARS_MAX).collect()
+}
+
+/// Where several come back at different times. Without a source of randomness they come back together.
+pub(super) fn random() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}

@@ -1,0 +1,338 @@
+//! Everything repair decides with, read at one moment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use sabakan_domain::{
+    cluster::{attributes, input::ListedMachine, shape::Problem, variables::Variables},
+    lifecycle::HealthState,
+    provision::node::Node,
+    repair::{
+        enqueue::{self, Decision, Limits},
+        entry::Entry,
+        guard::{Census, Failure, SecondOpinion, Traits},
+        incident::{self, Judgement},
+        procedure::Procedures,
+        reboot::RebootRules,
+        settings::RepairSettings,
+    },
+    words::Serial,
+};
+use sabakan_store::{
+    limits::QUEUE_ENTRIES_MAX,
+    repo::{cluster::ClusterState, repairs::RepairState},
+    view::Snapshot,
+};
+use serde_json::Map;
+
+use super::Repairs;
+use crate::{ServiceError, limits};
+
+/// What is stored: queues, incidents, and the cluster with what can be done.
+pub(crate) struct Standing {
+    pub(super) state: RepairState,
+    pub(super) cluster: ClusterState,
+    /// What can be done for broken machines.
+    pub(super) procedures: Procedures,
+    /// How nodes are rebooted; `None`: they are not.
+    pub(super) rebooting: Option<RebootRules>,
+    /// Nodes of the cluster, by address.
+    pub(super) nodes: BTreeMap<Ipv4Addr, ClusterNode>,
+    pub(super) now: Timestamp,
+}
+
+/// A node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClusterNode {
+    /// Its name in Kubernetes.
+    pub(super) name: String,
+    pub(super) control_plane: bool,
+}
+
+/// What is reported about machines.
+pub(crate) struct Reports {
+    /// Those that may be repaired: the ones that the variables mean.
+    pub(super) failures: Vec<Failure>,
+    /// All that are broken. What failed together is found among them, or whoever narrows the variables would blind the guard.
+    pub(super) watched: Vec<Failure>,
+    census: Census,
+}
+
+impl Reports {
+    /// What our own registry says.
+    fn of(snapshot: &Snapshot, variables: &Variables, settings: &RepairSettings, now: Timestamp) -> Reports {
+        let listed = |variables: &Variables| -> Vec<ListedMachine> {
+            snapshot.search(&variables.query(now)).iter().map(|machine| ListedMachine::of(machine, now)).collect()
+        };
+        let known = |machine: &ListedMachine| known_failure(machine, settings, snapshot);
+        let failures: Vec<Failure> = listed(variables).iter().map(known).collect();
+        let watched = all_broken(listed(&Variables::for_guard()).iter().map(known), &failures);
+        let all = if counts_matter(&watched, settings) { listed(&Variables::for_census()) } else { Vec::new() };
+        Reports { failures, watched, census: census(&all, settings) }
+    }
+}
+
+/// Everything, and what the rules say about it.
+pub(crate) struct Look {
+    pub(super) standing: Standing,
+    /// `Err`: why nothing is known about machines.
+    pub(super) reports: Result<Reports, String>,
+    pub(super) judgement: Judgement,
+    pub(super) decision: Decision,
+}
+
+/// Which machines count as broken.
+pub(super) fn variables(text: Option<&str>) -> Result<Variables, Vec<Problem>> {
+    text.map_or_else(|| Ok(Variables::for_repair()), Variables::parse)
+}
+
+impl Repairs {
+    pub(super) async fn standing(&self) -> Result<Standing, ServiceError> {
+        let (cluster, state) = (self.cluster().await?, self.state().await?);
+        let configuration = cluster.configuration.as_ref().map(|configured| &configured.configuration);
+        let empty = Map::new();
+        let rest = configuration.map_or(&empty, |configuration| &configuration.rest);
+        let nodes = configuration.into_iter().flat_map(|configuration| &configuration.nodes);
+        let node = |node: &sabakan_domain::cluster::config::Node| {
+            // What has no IPv4 address has no machine of a registry behind it.
+            let IpAddr::V4(address) = node.address else { return None };
+            Some((address, ClusterNode { name: attributes::name(node), control_plane: node.control_plane }))
+        };
+        Ok(Standing {
+            procedures: Procedures::of(rest),
+            rebooting: RebootRules::of(rest),
+            nodes: nodes.filter_map(node).collect(),
+            state,
+            cluster,
+            now: self.now(),
+        })
+    }
+
+    /// Looks at everything.
+    pub(super) async fn look(&self) -> Result<Look, ServiceError> {
+        let standing = self.standing().await?;
+        let mut reports = self.reports(&standing).await?;
+        if let Ok(reports) = &mut reports {
+            self.remember(reports, standing.now);
+        }
+        // So does grouping them.
+        away(move || Look::of(standing, reports)).await
+    }
+
+    /// Adds for how long machines have been broken in other ways. The registry forgets that with each change, and so does a server that
+    /// has only begun to look.
+    fn remember(&self, reports: &mut Reports, now: Timestamp) {
+        let known = &self.told().broken_since;
+        for failure in reports.failures.iter_mut().chain(&mut reports.watched) {
+            let since =
+                known.get(&failure.serial).and_then(|since| Duration::try_from(now.duration_since(*since)).ok());
+            failure.broken_before = since.unwrap_or_default().saturating_sub(failure.age);
+        }
+    }
+
+    /// Takes note of who is broken now.
+    pub(super) fn take_note(&self, look: &Look) {
+        let Ok(reports) = &look.reports else { return };
+        let since = |failure: &Failure| {
+            let age = SignedDuration::try_from(failure.broken_for()).unwrap_or(SignedDuration::MAX);
+            (failure.serial.clone(), look.standing.now.saturating_sub(age).unwrap_or(Timestamp::MIN))
+        };
+        self.told().broken_since = reports.watched.iter().map(since).collect();
+    }
+
+    /// What is reported about machines; the inner `Err` says, for people, why that is not known.
+    async fn reports(&self, standing: &Standing) -> Result<Result<Reports, String>, ServiceError> {
+        let settings = &standing.state.settings;
+        let variables = match variables(standing.state.variables.as_deref()) {
+            Ok(variables) => variables,
+            Err(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                return Ok(Err(format!("the variables of automatic repair cannot be used: {}", problems.join("; "))));
+            }
+        };
+        let now = standing.now;
+        let Some(registry) = &self.options.registry else {
+            let (snapshot, settings) = (self.on.view.read().await?, settings.clone());
+            // All machines are looked at: that takes a while where there are many, and waits for nothing.
+            let reports = away(move || Reports::of(&snapshot, &variables, &settings, now)).await?;
+            return Ok(Ok(reports));
+        };
+        let ask = |variables: Variables| async move {
+            let answer = tokio::time::timeout(limits::REGISTRY_TIME_MAX, registry.machines(&variables)).await;
+            answer.map_or_else(
+                |_| Err("the registry did not answer in time".to_owned()),
+                |answer| answer.map_err(|error| error.to_string()),
+            )
+        };
+        let answer = async {
+            let told = |machine: &ListedMachine| failure(machine, settings);
+            let failures: Vec<Failure> = ask(variables).await?.iter().map(told).collect();
+            let watched = all_broken(ask(Variables::for_guard()).await?.iter().map(told), &failures);
+            let all = if counts_matter(&watched, settings) { ask(Variables::for_census()).await? } else { Vec::new() };
+            Ok(Reports { failures, watched, census: census(&all, settings) })
+        };
+        Ok(answer.await)
+    }
+
+    /// Machines that automation shall leave alone, and why.
+    pub(super) fn hands_off(&self, snapshot: &Snapshot, standing: &Standing) -> BTreeMap<Serial, String> {
+        if self.options.registry.is_some() {
+            return BTreeMap::new();
+        }
+        let repaired = standing.state.entries.iter().filter(|entry| !entry.is_finished());
+        let repaired = repaired.filter_map(|entry| entry.serial.clone());
+        let rebooted = standing.state.reboots.iter().filter_map(|entry| snapshot.find_by_address(entry.node));
+        let serials = repaired.chain(rebooted.map(|machine| machine.serial.clone()));
+        serials
+            .filter_map(|serial| Some((serial.clone(), maintenance(&*snapshot.find_node(serial.as_str())?)?)))
+            .collect()
+    }
+}
+
+/// Whether groups have to be counted: fewer failures than a group has are no group, whatever their groups are.
+fn counts_matter(watched: &[Failure], settings: &RepairSettings) -> bool {
+    settings.guard.enabled && watched.len() >= settings.guard.least
+}
+
+/// Does work away from the threads that serve connections.
+async fn away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServiceError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "a look at broken machines was not finished");
+        ServiceError::Defect("a look at broken machines was not finished")
+    })
+}
+
+/// All that are broken, and what the variables call so.
+fn all_broken(broken: impl Iterator<Item = Failure>, failures: &[Failure]) -> Vec<Failure> {
+    let mut all: Vec<Failure> = broken.collect();
+    let known: BTreeSet<&Serial> = all.iter().map(|failure| &failure.serial).collect();
+    let others: Vec<Failure> = failures.iter().filter(|failure| !known.contains(&failure.serial)).cloned().collect();
+    all.extend(others);
+    all
+}
+
+/// Why automation leaves a node alone; `None`: it does not.
+fn maintenance(node: &Node) -> Option<String> {
+    let reason = node.maintenance.as_ref()?.reason.clone();
+    Some(reason.unwrap_or_else(|| "no reason was given".to_owned()))
+}
+
+fn census(machines: &[ListedMachine], settings: &RepairSettings) -> Census {
+    let traits: Vec<Traits> = machines.iter().map(|machine| traits(machine, settings)).collect();
+    Census::of(&traits)
+}
+
+fn traits(machine: &ListedMachine, settings: &RepairSettings) -> Traits {
+    let label = |name: &str| machine.labels.find(name).map(ToString::to_string).filter(|value| !value.is_empty());
+    Traits {
+        rack: machine.rack,
+        role: machine.role.to_string(),
+        machine_type: machine.machine_type.clone(),
+        version: label(&settings.version_label),
+        power_domain: label(&settings.power_domain_label),
+    }
+}
+
+fn failure(machine: &ListedMachine, settings: &RepairSettings) -> Failure {
+    // A registry whose clock is behind counts negative times, and one that does not know gives no number.
+    let age = Duration::try_from_secs_f64(machine.seconds_in_state.max(0.0)).unwrap_or_default();
+    Failure {
+        serial: machine.serial.clone(),
+        address: machine.address,
+        state: machine.state,
+        age,
+        broken_before: Duration::ZERO,
+        traits: traits(machine, settings),
+        opinion: SecondOpinion::default(),
+        hands_off: None,
+    }
+}
+
+/// The same, with what provisioning knows about the machine.
+fn known_failure(machine: &ListedMachine, settings: &RepairSettings, snapshot: &Snapshot) -> Failure {
+    let plain = failure(machine, settings);
+    let Some(node) = snapshot.find_node(machine.serial.as_str()) else { return plain };
+    Failure { opinion: opinion(&node), hands_off: maintenance(&node), ..plain }
+}
+
+/// What provisioning says about a machine. Its controller is asked for the power state every minute or so, but for nodes that nobody
+/// manages and those in maintenance: what was read of them says nothing about now.
+fn opinion(node: &Node) -> SecondOpinion {
+    let bmc_answers = match (&node.power.silent, node.power.state) {
+        (Some(_), _) => Some(false),
+        (None, Some(_)) if node.maintenance.is_none() => Some(true),
+        (None, _) => None,
+    };
+    SecondOpinion { bmc_answers, lease_renewed: None }
+}
+
+impl Look {
+    fn of(standing: Standing, reports: Result<Reports, String>) -> Look {
+        let nobody = Reports { failures: Vec::new(), watched: Vec::new(), census: Census::default() };
+        let Reports { failures, watched, census } = reports.as_ref().unwrap_or(&nobody);
+        let Standing { state, cluster, procedures, nodes, now, .. } = &standing;
+        let constraints = cluster.constraints.unwrap_or_default();
+        let wait_rebooting = Duration::from_secs(constraints.wait_seconds_to_repair_rebooting.into());
+        let around = incident::Around {
+            census,
+            incidents: &state.incidents,
+            queue: &state.entries,
+            reboots: &state.reboots,
+            wait_rebooting,
+            rules: &state.settings.guard,
+            now: *now,
+        };
+        let judgement = match reports {
+            Ok(_) => incident::judge(watched, &around),
+            // Nothing is known, and so no incident is over.
+            Err(_) => Judgement::default(),
+        };
+        let addresses: BTreeSet<Ipv4Addr> = nodes.keys().copied().collect();
+        let most = u32::try_from(QUEUE_ENTRIES_MAX).unwrap_or(u32::MAX);
+        let decision = enqueue::decide(
+            failures,
+            &enqueue::Around {
+                queue: &state.entries,
+                reboots: &state.reboots,
+                cluster: cluster.configuration.as_ref().map(|_| &addresses),
+                procedures,
+                judgement: &judgement,
+                limits: Limits {
+                    entries_max: constraints.maximum_repair_queue_entries.min(most),
+                    wait_rebooting,
+                    finished_counts: state.settings.finished_counts,
+                    guard: &state.settings.guard,
+                },
+                now: *now,
+            },
+        );
+        Look { standing, reports, judgement, decision }
+    }
+
+    pub(super) fn failures(&self) -> &[Failure] {
+        self.reports.as_ref().map_or(&[], |reports| &reports.failures)
+    }
+
+    /// All that are broken.
+    pub(super) fn watched(&self) -> &[Failure] {
+        self.reports.as_ref().map_or(&[], |reports| &reports.watched)
+    }
+
+    /// The same entry with the machine that has its address, if somebody asked for an address alone: what failed together is known by
+    /// machine.
+    pub(super) fn named(&self, entry: &Entry) -> Entry {
+        let own = |failure: &&Failure| failure.address == Some(entry.address);
+        let known = || self.watched().iter().find(own).map(|failure| failure.serial.clone());
+        Entry { serial: entry.serial.clone().or_else(known), ..entry.clone() }
+    }
+
+    /// Nodes of the cluster that cannot be contacted.
+    pub(super) fn unreachable(&self) -> impl Iterator<Item = Ipv4Addr> {
+        let unreachable = self.watched().iter().filter(|failure| failure.state == HealthState::Unreachable);
+        unreachable.filter_map(|failure| failure.address).filter(|address| self.standing.nodes.contains_key(address))
+    }
+}

@@ -1,0 +1,325 @@
+//! The next thing for every entry of the repair queue: what is decided in `sabakan_domain::repair::queue` is written down first and
+//! done then, so that a server which dies in between leaves an entry that says what was begun.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    sync::Arc,
+};
+
+use sabakan_domain::repair::{
+    entry::{Entry, Status, StepStatus},
+    procedure::{DrainRules, HealthCheck},
+    queue::{self, Act},
+};
+use sabakan_store::{
+    repo::{
+        leaders::Lead,
+        repairs::{self, Switch, Under},
+    },
+    view::Snapshot,
+};
+
+use super::{
+    Repairs, TASK, Work,
+    cycle::Seen,
+    drain,
+    ends::bounded,
+    facts::{Look, Standing},
+    queue::by_index,
+    work::{Job, Outcome},
+};
+use crate::{ServiceError, limits};
+
+/// Why no pod leaves where nobody may tell it to.
+pub(super) const NO_KUBERNETES: &str = "pods cannot be told to leave its node: this server may not change Kubernetes; start it with \
+     --cluster-kubeconfig and --cluster-apply, or take need_drain out of the template";
+
+impl Repairs {
+    /// Does the next thing for every entry. Whether repair is at work, and whether nodes were given back.
+    pub(super) async fn pass(
+        self: &Arc<Self>,
+        lead: &Lead,
+        look: &Look,
+        seen: &Seen,
+        work: &mut Work,
+    ) -> Result<(bool, bool), ServiceError> {
+        let standing = &look.standing;
+        let state = &standing.state;
+        let snapshot = self.on.view.read().await?;
+        let hands_off = self.hands_off(&snapshot, standing);
+        let strangers = self.end_strangers(lead, standing, &snapshot).await?;
+        let entries: Vec<Entry> = state
+            .entries
+            .iter()
+            .filter(|entry| !strangers.contains(&entry.index))
+            .map(|entry| look.named(entry))
+            .collect();
+        let (healthy, unchecked) = self.healthy(look, &entries, &snapshot, work);
+        let blocked = look.reports.as_ref().err().or(seen.problem.as_ref());
+        let nodes = standing.nodes.iter().map(|(address, node)| (*address, node.control_plane)).collect();
+        let running = work.repairs();
+        let around = queue::Around {
+            entries: &entries,
+            enabled: state.enabled,
+            procedures: &standing.procedures,
+            nodes: &nodes,
+            healthy: &healthy,
+            unchecked: &unchecked,
+            drained: &seen.drained,
+            cordoned: &seen.cordoned.keys().copied().collect(),
+            reboots: if state.reboots_enabled { &state.reboots } else { &[] },
+            judgement: &look.judgement,
+            hands_off: &hands_off,
+            running: &running,
+            blocked: blocked.map(String::as_str),
+            now: standing.now,
+        };
+        stop_unwanted(&around, work);
+        let next = queue::next(&around);
+        let uncordoned = self.uncordon(&next.uncordon, seen).await;
+        let by_index = by_index(&entries);
+        for (index, act) in &next.acts {
+            if let Some(entry) = by_index.get(index) {
+                self.carry_out(lead, standing, entry, act, work).await?;
+            }
+        }
+        if blocked.is_none() {
+            self.resume_drains(standing, &entries, &next.waits, work);
+        }
+        let waits = with_details(next.waits, &entries, seen, work);
+        self.told().waits = waits;
+        Ok((next.active, uncordoned))
+    }
+
+    /// Ends entries whose machine is gone or has another address by now: what is done to the address would be done to somebody else.
+    /// Which.
+    async fn end_strangers(
+        &self,
+        lead: &Lead,
+        standing: &Standing,
+        snapshot: &Snapshot,
+    ) -> Result<BTreeSet<u64>, ServiceError> {
+        let mut strangers = BTreeSet::new();
+        if self.options.registry.is_some() {
+            return Ok(strangers);
+        }
+        for entry in standing.state.entries.iter().filter(|entry| !entry.is_finished() && !entry.deleted) {
+            let Some(serial) = &entry.serial else { continue };
+            let (status, because) = match snapshot.find_machine(serial.as_str()) {
+                Some(machine) if machine.ipv4().any(|address| address == entry.address) => continue,
+                Some(_) => (Status::Failed, format!("machine {serial} does not have the address any more")),
+                None => (Status::Succeeded, format!("machine {serial} is not registered any more")),
+            };
+            self.finish(lead, entry, status, None, &because).await?;
+            strangers.insert(entry.index);
+        }
+        Ok(strangers)
+    }
+
+    /// Gives nodes back to the scheduler. Whether there were any.
+    async fn uncordon(&self, addresses: &[Ipv4Addr], seen: &Seen) -> bool {
+        let Some(kubernetes) = &self.options.kubernetes else { return false };
+        let names = addresses.iter().filter_map(|address| seen.cordoned.get(address));
+        for name in names.take(limits::UNCORDONED_AT_ONCE) {
+            match kubernetes.uncordon(name).await {
+                Ok(()) => tracing::info!(task = TASK, node = name, "node uncordoned"),
+                // It is seen and tried again in the next cycle.
+                Err(error) => tracing::warn!(task = TASK, node = name, %error, "node not uncordoned"),
+            }
+        }
+        !addresses.is_empty()
+    }
+
+    /// Writes down what is done with an entry, and begins it.
+    async fn carry_out(
+        self: &Arc<Self>,
+        lead: &Lead,
+        standing: &Standing,
+        entry: &Entry,
+        act: &Act,
+        work: &mut Work,
+    ) -> Result<(), ServiceError> {
+        let on = &self.on;
+        match act {
+            Act::Remove => {
+                repairs::remove(&*on.store, &on.keys, &on.by(&self.actor()), lead, entry.index).await?;
+            }
+            Act::Finish { healthy: false, because } => {
+                let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
+                // Running out of steps is told by a number that no step has.
+                let over = operation.map(|operation| (operation.steps.len(), StepStatus::Waiting));
+                self.finish(lead, entry, Status::Failed, over, because).await?;
+            }
+            Act::Finish { healthy: true, because } => self.conclude(lead, standing, entry, because, work).await?,
+            Act::StartDrain { step } => self.start_drain(lead, standing, entry, *step, work).await?,
+            Act::GiveUpDrain { because } => self.back_off(lead, entry.index, because).await?,
+            Act::WatchAgain => {
+                let again = |entry: &Entry| Entry { changed_at: Some(self.now()), ..entry.clone() };
+                self.write(Under::lead(lead), entry.index, "watch-again", again).await?;
+            }
+            Act::Execute { step } => self.start_step(lead, standing, entry, *step, work).await?,
+        }
+        Ok(())
+    }
+
+    /// The machine is healthy: what shall be run then is run, and the entry ends.
+    async fn conclude(
+        self: &Arc<Self>,
+        lead: &Lead,
+        standing: &Standing,
+        entry: &Entry,
+        because: &str,
+        work: &mut Work,
+    ) -> Result<(), ServiceError> {
+        let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
+        let by_registry = operation.is_some_and(|operation| operation.health_check == HealthCheck::Registry);
+        let because = if by_registry { "the registry does not call the machine broken any more" } else { because };
+        let command = operation.and_then(|operation| {
+            operation.success_command.clone().map(|command| (command, operation.success_command_timeout))
+        });
+        let Some((command, limit)) = command else {
+            return self.finish(lead, entry, Status::Succeeded, None, because).await;
+        };
+        // A server that lost the lead without noticing finds out here.
+        let mark = |entry: &Entry| Entry { note: bounded(because), ..entry.clone() };
+        if self.write(Under::lead(lead), entry.index, "conclude", mark).await?.is_none() {
+            return Ok(());
+        }
+        let (this, address) = (Arc::clone(self), entry.address.to_string());
+        let run = async move { Outcome::Concluded(this.command(&command, &[address], limit).await) };
+        work.begin(Job::Repair(entry.index), "the machine is healthy; the success command is running".to_owned(), run);
+        Ok(())
+    }
+
+    async fn start_drain(
+        self: &Arc<Self>,
+        lead: &Lead,
+        standing: &Standing,
+        entry: &Entry,
+        step: usize,
+        work: &mut Work,
+    ) -> Result<(), ServiceError> {
+        let Some(begun) = self.begin_step(lead, entry, step, StepStatus::Draining).await? else { return Ok(()) };
+        match self.drained(standing, entry.address, &standing.procedures.drain) {
+            Some(drain) => work.begin_drain(Job::Repair(begun.index), drain),
+            None => self.back_off(lead, begun.index, NO_KUBERNETES).await?,
+        }
+        Ok(())
+    }
+
+    /// Has pods leave a node; `None`: this server may not tell them to.
+    pub(super) fn drained(
+        &self,
+        standing: &Standing,
+        address: Ipv4Addr,
+        rules: &DrainRules,
+    ) -> Option<impl Future<Output = Outcome> + Send + 'static> {
+        let kubernetes = self.options.kubernetes.clone()?;
+        let node = standing.nodes.get(&address)?.name.clone();
+        let rules = rules.clone();
+        Some(async move {
+            let drained = drain::drain(&*kubernetes, &node, &rules).await;
+            Outcome::Drained(drained.map_err(|error| error.to_string()))
+        })
+    }
+
+    /// Goes on with drains that another server began. It may have stopped before every pod was asked; to be asked twice hurts none.
+    fn resume_drains(&self, standing: &Standing, entries: &[Entry], waits: &BTreeMap<u64, String>, work: &mut Work) {
+        for entry in entries.iter().filter(|entry| waits.contains_key(&entry.index) && !entry.deleted) {
+            let job = Job::Repair(entry.index);
+            let is_draining = entry.status == Status::Processing && entry.step_status == StepStatus::Draining;
+            if is_draining
+                && !work.has_begun_drain(job)
+                && let Some(drain) = self.drained(standing, entry.address, &standing.procedures.drain)
+            {
+                work.begin_drain(job, drain);
+            }
+        }
+    }
+
+    async fn start_step(
+        self: &Arc<Self>,
+        lead: &Lead,
+        standing: &Standing,
+        entry: &Entry,
+        number: usize,
+        work: &mut Work,
+    ) -> Result<(), ServiceError> {
+        let found = standing.procedures.step(&entry.machine_type, &entry.operation, number);
+        let Ok(step) = found.cloned() else { return Ok(()) };
+        let Some(begun) = self.begin_step(lead, entry, number, StepStatus::Watching).await? else { return Ok(()) };
+        self.told().figures.steps += 1;
+        tracing::info!(task = TASK, index = begun.index, address = %begun.address, step = number, "step of a repair begun");
+        let this = Arc::clone(self);
+        let what = format!("step {number} is being carried out");
+        work.begin_tries(Job::Repair(begun.index), what, |last| async move {
+            Outcome::Executed(this.execute(&begun, &step, &last).await)
+        });
+        Ok(())
+    }
+
+    /// Writes down that a step is begun. `None`: the entry is not wanted any more, or the queue was disabled meanwhile.
+    async fn begin_step(
+        &self,
+        lead: &Lead,
+        entry: &Entry,
+        step: usize,
+        step_status: StepStatus,
+    ) -> Result<Option<Entry>, ServiceError> {
+        let action = if step_status == StepStatus::Draining { "drain-start" } else { "execute" };
+        let begin = |entry: &Entry| Entry {
+            status: Status::Processing,
+            step,
+            step_status,
+            changed_at: Some(self.now()),
+            note: String::new(),
+            ..entry.clone()
+        };
+        let under = Under { lead: Some(lead), switch: Some(Switch::Queue) };
+        let begun = self.write(under, entry.index, action, begin).await?;
+        Ok(begun.filter(|begun| !begun.deleted))
+    }
+}
+
+/// Why nothing is done with entries, with what this server knows beyond the rule.
+fn with_details(
+    mut waits: BTreeMap<u64, String>,
+    entries: &[Entry],
+    seen: &Seen,
+    work: &Work,
+) -> BTreeMap<u64, String> {
+    for entry in entries.iter().filter(|entry| !entry.is_finished()) {
+        let Some(reason) = waits.get_mut(&entry.index) else { continue };
+        match work.what(Job::Repair(entry.index)) {
+            Some(what) => what.clone_into(reason),
+            // What a step came to is noted when it ends.
+            None if entry.step_status == StepStatus::Watching && entry.note.is_empty() => {
+                reason.push_str("; what the step came to is not known, because the server that began it stopped");
+            }
+            None => {}
+        }
+        let left = seen.left.get(&entry.address).filter(|_| entry.step_status == StepStatus::Draining);
+        let problem = work.answer(Job::Check(entry.index)).and_then(|answer| answer.problem.as_ref());
+        for more in left.into_iter().chain(problem) {
+            *reason = format!("{reason}; {more}");
+        }
+    }
+    waits
+}
+
+/// Stops what is done for entries that somebody wants gone, or that are gone, and drains that must not go on. What a step began is
+/// left to end, but not begun again.
+fn stop_unwanted(around: &queue::Around<'_>, work: &Work) {
+    let entries = by_index(around.entries);
+    for index in around.running {
+        let job = Job::Repair(*index);
+        match entries.get(index) {
+            None => work.stop(job),
+            Some(entry) if entry.deleted => work.stop(job),
+            Some(entry) if around.enabled && queue::held(entry, around).is_none() => {}
+            Some(entry) if entry.step_status == StepStatus::Draining => work.stop(job),
+            Some(_) => work.last_try(job),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What people ask of the repair queue, and what they are told about it.
+
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use sabakan_domain::{
+    audit::Actor,
+    repair::{
+        enqueue::NewEntry,
+        entry::{Backoff, Entry},
+    },
+    words::Serial,
+};
+use sabakan_store::repo::repairs::{self, Under};
+
+use super::{Repairs, facts::Standing};
+use crate::ServiceError;
+
+/// An entry with what belongs to it.
+#[derive(Debug, Clone)]
+pub struct ShownEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// Its node in Kubernetes; empty: it is not in the cluster.
+    pub nodename: String,
+    /// Why nothing is done with it right now; `None`: something is, or this server does not know because another one leads.
+    pub waits: Option<String>,
+}
+
+/// An entry that somebody asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManualEntry {
+    /// What is wrong.
+    pub operation: String,
+    /// The BMC type of the machine.
+    pub machine_type: String,
+    /// The machine.
+    pub address: Ipv4Addr,
+    /// Its serial; `None`: the machine with that address, if one is registered.
+    pub serial: Option<Serial>,
+}
+
+impl Repairs {
+    /// Every entry, by index.
+    pub async fn entries(&self) -> Result<Vec<ShownEntry>, ServiceError> {
+        let standing = self.standing().await?;
+        Ok(self.shown(&standing))
+    }
+
+    pub(super) fn shown(&self, standing: &Standing) -> Vec<ShownEntry> {
+        let waits = self.told().waits.clone();
+        let show = |entry: &Entry| ShownEntry {
+            entry: entry.clone(),
+            nodename: standing.nodes.get(&entry.address).map(|node| node.name.clone()).unwrap_or_default(),
+            waits: waits.get(&entry.index).cloned(),
+        };
+        standing.state.entries.iter().map(show).collect()
+    }
+
+    /// Adds an entry by hand. The limits do not hold for it, and count it.
+    pub async fn add(&self, actor: &Actor, wish: &ManualEntry) -> Result<Entry, ServiceError> {
+        let ManualEntry { operation, machine_type, address, serial } = wish;
+        let standing = self.standing().await?;
+        if standing.cluster.configuration.is_none() {
+            return Err(ServiceError::Refused("there is no cluster configuration that says how to repair".to_owned()));
+        }
+        let known = standing.procedures.operation(machine_type, operation);
+        known.map_err(|reason| ServiceError::Invalid(reason.to_string()))?;
+        let serial = self.serial_for(*address, serial.as_ref()).await?;
+        let new =
+            NewEntry { serial, address: *address, machine_type: machine_type.clone(), operation: operation.clone() };
+        let on = &self.on;
+        let entry = repairs::add(&*on.store, &on.keys, &on.by(actor), &new).await?;
+        tracing::info!(index = entry.index, %address, operation, user = actor.name, "repair asked for");
+        Ok(entry)
+    }
+
+    /// The machine that is meant. What is done through its controller must not be done to another one than whose health is asked.
+    async fn serial_for(&self, address: Ipv4Addr, named: Option<&Serial>) -> Result<Option<Serial>, ServiceError> {
+        if self.options.registry.is_some() {
+            return Ok(named.cloned());
+        }
+        let snapshot = self.on.view.read().await?;
+        let Some(named) = named else {
+            return Ok(snapshot.find_by_address(address).map(|machine| machine.serial.clone()));
+        };
+        let machine = snapshot.find_machine(named.as_str());
+        let machine =
+            machine.ok_or_else(|| ServiceError::Invalid(format!("serial: no machine {named} is registered")))?;
+        if !machine.ipv4().any(|own| own == address) {
+            return Err(ServiceError::Invalid(format!("serial: machine {named} does not have the address {address}")));
+        }
+        Ok(Some(named.clone()))
+    }
+
+    /// Marks an entry for removal: a finished one is cleared, any other is cancelled.
+    pub async fn delete(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
+        let mark = |entry: &Entry| (!entry.deleted).then(|| Entry { deleted: true, ..entry.clone() });
+        self.change(actor, index, "delete", mark).await
+    }
+
+    /// Marks all finished entries, or all others; which.
+    pub async fn delete_all(&self, actor: &Actor, finished: bool) -> Result<Vec<u64>, ServiceError> {
+        let wanted = |entry: &Entry| entry.is_finished() == finished && !entry.deleted;
+        let mark = |entry: &Entry| wanted(entry).then(|| Entry { deleted: true, ..entry.clone() });
+        self.change_all(actor, "delete", wanted, mark).await
+    }
+
+    /// Lets drains that failed be tried at once; of which entries.
+    pub async fn reset_backoff(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
+        let wanted = |entry: &Entry| entry.backoff != Backoff::default();
+        let reset = |entry: &Entry| wanted(entry).then(|| Entry { backoff: Backoff::default(), ..entry.clone() });
+        self.change_all(actor, "reset-backoff", wanted, reset).await
+    }
+
+    async fn change_all(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        wanted: impl Fn(&Entry) -> bool,
+        change: impl Fn(&Entry) -> Option<Entry> + Copy,
+    ) -> Result<Vec<u64>, ServiceError> {
+        let state = self.state().await?;
+        let indexes: Vec<u64> = state.entries.iter().filter(|entry| wanted(entry)).map(|entry| entry.index).collect();
+        for index in &indexes {
+            match self.change(actor, *index, action, change).await {
+                // It went by itself.
+                Ok(()) | Err(ServiceError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(indexes)
+    }
+
+    async fn change(
+        &self,
+        actor: &Actor,
+        index: u64,
+        action: &'static str,
+        change: impl Fn(&Entry) -> Option<Entry>,
+    ) -> Result<(), ServiceError> {
+        let on = &self.on;
+        repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, action, change).await?;
+        Ok(())
+    }
+}
+
+/// Entries by index.
+pub(super) fn by_index(entries: &[Entry]) -> BTreeMap<u64, &Entry> {
+    entries.iter().map(|entry| (entry.index, entry)).collect()
+}

@@ -1,0 +1,98 @@
+//! What people ask of the reboot queue, and what they are told about it.
+
+use std::{collections::BTreeSet, net::Ipv4Addr};
+
+use sabakan_domain::{
+    audit::Actor,
+    repair::{
+        entry::Backoff,
+        reboot::{RebootEntry, RebootStatus},
+    },
+};
+use sabakan_store::repo::repairs::{self, Under};
+
+use super::Repairs;
+use crate::ServiceError;
+
+/// An entry of the reboot queue with what belongs to it.
+#[derive(Debug, Clone)]
+pub struct ShownReboot {
+    /// The entry.
+    pub entry: RebootEntry,
+    /// Why nothing is done with it right now; `None`: something is, or this server does not know because another one leads.
+    pub waits: Option<String>,
+}
+
+impl Repairs {
+    /// Every entry of the reboot queue, by index.
+    pub async fn reboots(&self) -> Result<Vec<ShownReboot>, ServiceError> {
+        let state = self.state().await?;
+        let waits = self.told().reboot_waits.clone();
+        let show = |entry: RebootEntry| ShownReboot { waits: waits.get(&entry.index).cloned(), entry };
+        Ok(state.reboots.into_iter().map(show).collect())
+    }
+
+    /// Adds nodes to the reboot queue, all of them or none; their indexes.
+    pub async fn add_reboots(&self, actor: &Actor, nodes: &[Ipv4Addr]) -> Result<Vec<u64>, ServiceError> {
+        let standing = self.standing().await?;
+        let strangers: BTreeSet<String> =
+            nodes.iter().filter(|node| !standing.nodes.contains_key(node)).map(ToString::to_string).collect();
+        if !strangers.is_empty() {
+            let strangers = strangers.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(ServiceError::Invalid(format!("not a node of the cluster: {strangers}")));
+        }
+        let on = &self.on;
+        let added = repairs::add_reboots(&*on.store, &on.keys, &on.by(actor), nodes).await?;
+        tracing::info!(count = added.len(), user = actor.name, "reboots asked for");
+        Ok(added)
+    }
+
+    /// Cancels a reboot that has not ended.
+    pub async fn cancel_reboot(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
+        self.change_reboot(actor, index, |entry| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() }).await
+    }
+
+    /// Cancels all of them; which.
+    pub async fn cancel_all_reboots(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
+        let wanted = |entry: &RebootEntry| entry.status != RebootStatus::Cancelled;
+        let cancel = |entry: &RebootEntry| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() };
+        self.change_reboots(actor, wanted, cancel).await
+    }
+
+    /// Lets drains that failed be tried at once; of which entries.
+    pub async fn reset_reboot_backoff(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
+        let wanted = |entry: &RebootEntry| entry.backoff != Backoff::default();
+        let reset = |entry: &RebootEntry| RebootEntry { backoff: Backoff::default(), ..entry.clone() };
+        self.change_reboots(actor, wanted, reset).await
+    }
+
+    async fn change_reboots(
+        &self,
+        actor: &Actor,
+        wanted: impl Fn(&RebootEntry) -> bool,
+        change: impl Fn(&RebootEntry) -> RebootEntry + Copy,
+    ) -> Result<Vec<u64>, ServiceError> {
+        let state = self.state().await?;
+        let indexes: Vec<u64> = state.reboots.iter().filter(|entry| wanted(entry)).map(|entry| entry.index).collect();
+        for index in &indexes {
+            match self.change_reboot(actor, *index, change).await {
+                // It went by itself.
+                Ok(()) | Err(ServiceError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(indexes)
+    }
+
+    async fn change_reboot(
+        &self,
+        actor: &Actor,
+        index: u64,
+        change: impl Fn(&RebootEntry) -> RebootEntry,
+    ) -> Result<(), ServiceError> {
+        let on = &self.on;
+        repairs::edit_reboot(&*on.store, &on.keys, &on.by(actor), Under::default(), index, |entry| Some(change(entry)))
+            .await?;
+        Ok(())
+    }
+}
