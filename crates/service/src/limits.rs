@@ -204,8 +204,8 @@ pub const ENQUEUED_AT_ONCE: usize = 32;
 /// Incidents that are opened, and as many that are changed, in one transaction, which takes a megabyte and a half.
 pub const INCIDENTS_AT_ONCE: usize = 2;
 
-/// Machines that are kept by name with an incident: the largest serials of so many are a quarter of a megabyte.
-pub const INCIDENT_MEMBERS_MAX: usize = 4_000;
+/// Machines that are kept by name with an incident, in bytes of their serials: four incidents are written in one transaction.
+pub const INCIDENT_MEMBERS_BYTES_MAX: usize = 256 * 1024;
 
 /// What an entry of the repair queue says about the last thing that was done.
 pub const REPAIR_NOTE_CHARS_MAX: usize = 500;

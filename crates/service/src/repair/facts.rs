@@ -259,7 +259,7 @@ fn known_failure(machine: &ListedMachine, settings: &RepairSettings, snapshot: &
     Failure { opinion: opinion(&node), hands_off: maintenance(&node), ..plain }
 }
 
-/// What provisioning says about a machine. Its controller is asked for the power state every minute or so, but for nodes that nobody
+/// What provisioning says about a machine. Its controller is asked for the power state every two minutes or so, but for nodes that nobody
 /// manages and those in maintenance: what was read of them says nothing about now.
 fn opinion(node: &Node) -> SecondOpinion {
     let bmc_answers = match (&node.power.silent, node.power.state) {

@@ -158,9 +158,15 @@ fn plan(look: &Look) -> Round {
     }
 }
 
-/// One value of the store holds so many. Those that are left out are held all the same, because their group is.
+/// As many as one transaction takes. Those that are left out are held all the same, because their group is.
 fn bounded(members: BTreeSet<Serial>) -> BTreeSet<Serial> {
-    members.into_iter().take(limits::INCIDENT_MEMBERS_MAX).collect()
+    let mut bytes = 0;
+    let fits = |serial: &Serial| {
+        // Two quotes and a comma.
+        bytes += serial.as_str().len() + 3;
+        bytes <= limits::INCIDENT_MEMBERS_BYTES_MAX
+    };
+    members.into_iter().take_while(fits).collect()
 }
 
 /// What was counted, and what others than the monitor say.
@@ -172,4 +178,18 @@ fn because(found: &Correlated, failures: &[Failure], members: &BTreeSet<Serial>)
     }
     let yes = answers.iter().filter(|answers| **answers).count();
     format!("{found}; {yes} of {} controllers answer", answers.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_as_long_as_there_is_room() {
+        let kept = |length: usize| {
+            let serials = (0..30_000).map(|n| Serial::new(format!("{n:0length$}")).expect("a serial"));
+            bounded(serials.collect()).len()
+        };
+        assert_eq!((kept(13), kept(255)), (16_384, 1_016));
+    }
 }
