@@ -517,7 +517,9 @@ impl<'a> Working<'a> {
 
     /// Healthy machines outside the cluster.
     pub fn unused(&self) -> usize {
-        (0..self.machines.len()).filter(|machine| self.is_unused(*machine)).count()
+        let counts =
+            |machine: &usize| self.place(*machine) == Place::Outside && self.machines[*machine].machine.is_healthy();
+        (0..self.machines.len()).filter(counts).count()
     }
 
     /// Whether a control plane has to be replaced, and why.

@@ -9,7 +9,7 @@ use sabakan_domain::cluster::{
     config::Configuration,
     plan::{Outcome, Plan},
     remedy::remedies,
-    report::{Purpose, Selection},
+    report::{Purpose, Selection, Totals},
 };
 
 use super::story::Story;
@@ -96,6 +96,15 @@ pub fn racks(world: &World, after: &Configuration) -> Vec<String> {
         format!("rack {rack}: {}", roles.join(" + "))
     };
     racks.iter().map(rack).collect()
+}
+
+/// How many machines are where.
+pub fn totals(totals: &Totals) -> String {
+    let Totals { machines, control_planes, workers, healthy_workers, unused } = totals;
+    let workers: usize = workers.values().sum();
+    format!(
+        "{machines} machines: {control_planes} control planes, {workers} workers ({healthy_workers} healthy), {unused} unused"
+    )
 }
 
 /// What is said about one machine.

@@ -102,7 +102,7 @@ impl Story {
             ("plan", []) => return self.plan(),
             ("round", []) => return self.round(),
             ("take-over", []) => return self.take_over(),
-            ("choices" | "rules" | "racks", []) => return self.show(command, ""),
+            ("choices" | "rules" | "racks" | "totals", []) => return self.show(command, ""),
             ("standing" | "node", [name]) => return self.show(command, name),
             _ => return Err(format!("unknown command {line:?}")),
         }
@@ -303,6 +303,7 @@ impl Story {
             "choices" => Ok(show::choices(plan, choices)),
             "rules" => Ok(show::rules(plan)),
             "racks" => Ok(show::racks(world, after?)),
+            "totals" => Ok(vec![show::totals(&plan.report.totals)]),
             "standing" => show::standing(plan, name),
             _ => show::node(after?, *self.addresses.get(name).ok_or("no such machine")?),
         }
