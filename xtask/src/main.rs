@@ -9,6 +9,7 @@ mod etcd;
 mod lab;
 mod process;
 mod setup;
+mod soak;
 mod tidy;
 
 use std::fmt;
@@ -80,6 +81,13 @@ const COMMANDS: &[Command] = &[
         about: "run the benchmarks of the product's targets and print them as a table",
         examples: &["cargo xtask bench", "cargo xtask bench search"],
         run: bench,
+    },
+    Command {
+        name: "soak",
+        arguments: "[rounds]",
+        about: "run the property tests again and again, each time with other random numbers",
+        examples: &["cargo xtask soak", "cargo xtask soak 100"],
+        run: soak::run,
     },
     Command {
         name: "dist",

@@ -143,7 +143,9 @@ fn events() -> impl Strategy<Value = Event> {
 struct Memory {
     read: Option<Read>,
     next: Vec<(Entry, Act)>,
-    /// How many machines might be worked on when that was decided.
+    /// Under which lead that was decided.
+    reign: u64,
+    /// How many machines might be worked on then.
     concurrent_max: usize,
     /// What that was decided with.
     judged: Judgement,
@@ -368,7 +370,8 @@ impl World {
     }
 
     fn next(&mut self, server: u8) -> Result<(), TestCaseError> {
-        let Some(Read { stored, judgement, .. }) = self.servers[usize::from(server)].read.clone() else {
+        // Nobody decides twice on what was read once.
+        let Some(Read { stored, judgement, reign, .. }) = self.servers[usize::from(server)].read.take() else {
             return Ok(());
         };
         let next = stored.next(&self.facts, &judgement, &self.procedures(), self.now);
@@ -376,6 +379,7 @@ impl World {
         let entry = |(index, act): &(u64, Act)| (stored.entries[index].clone(), act.clone());
         let memory = &mut self.servers[usize::from(server)];
         memory.next = next.acts.iter().rev().map(entry).collect();
+        memory.reign = reign;
         memory.concurrent_max = self.concurrent_max;
         memory.judged = judgement;
         Ok(())
@@ -392,11 +396,11 @@ impl World {
     /// One act is written, if the entry is where it was and the server still leads.
     fn act(&mut self, server: u8, random: u64) -> Result<(), TestCaseError> {
         let memory = &mut self.servers[usize::from(server)];
-        let (reign, most) = (memory.read.as_ref().map(|read| read.reign), memory.concurrent_max);
+        let (reign, most) = (memory.reign, memory.concurrent_max);
         let Some((read, act)) = memory.next.pop() else { return Ok(()) };
         let place = |entry: &Entry| (entry.status, entry.step, entry.step_status, entry.deleted, entry.changed_at);
         let same = self.stored.entries.get(&read.index).is_some_and(|entry| place(entry) == place(&read));
-        if server != self.leader || reign != Some(self.reign) || !same {
+        if server != self.leader || reign != self.reign || !same {
             return Ok(());
         }
         // A machine that is held between two steps takes no place from others.
