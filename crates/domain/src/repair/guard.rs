@@ -277,7 +277,7 @@ pub fn correlated(failures: &[&Failure], census: &Census, rules: &GuardRules) ->
 pub fn left_together(whole: &Group, left: &[&Failure], census: &Census, rules: &GuardRules) -> Vec<Correlated> {
     let mut failures: Vec<&Failure> = left.to_vec();
     let mut found = Vec::new();
-    let threshold = (rules.chance / count(census.groups().max(1))).ln();
+    let threshold = threshold(census, rules);
     let share = count(left.len()) / count(census.size(whole).max(1));
     loop {
         let mut groups: BTreeMap<Group, Vec<&Failure>> = BTreeMap::new();
@@ -296,6 +296,13 @@ pub fn left_together(whole: &Group, left: &[&Failure], census: &Census, rules: &
         failures.retain(|failure| !failure.traits.is_in(&group));
         found.push(broken_together(group, &broken, census, rules));
     }
+}
+
+/// Whether more of a group's broken machines broke within one day, whichever, than chance explains. A day is the longest window.
+pub fn more_than_chance(group: &Group, broken: &[&Failure], census: &Census, rules: &GuardRules) -> bool {
+    let day = rules.windows.iter().max().copied().unwrap_or_default();
+    let members = densest(broken.to_vec(), day);
+    explained(group.clone(), members, census, rules, day).ln_chance < threshold(census, rules)
 }
 
 /// A group of which these are broken, whatever chance says.
@@ -334,7 +341,7 @@ fn common_cause(failures: &[&Failure], census: &Census, rules: &GuardRules) -> O
 
 /// Groups with more failures within a window than chance explains, whenever that was: nobody may have looked at the time.
 fn unlikely(failures: &[&Failure], census: &Census, rules: &GuardRules, window: Duration) -> Vec<Correlated> {
-    let threshold = (rules.chance / count(census.groups().max(1))).ln();
+    let threshold = threshold(census, rules);
     let mut groups: BTreeMap<Group, Vec<&Failure>> = BTreeMap::new();
     for failure in failures {
         for group in failure.traits.groups() {
@@ -346,6 +353,11 @@ fn unlikely(failures: &[&Failure], census: &Census, rules: &GuardRules, window: 
     let counted = counted.filter(|(_, members)| members.len() >= rules.least);
     let counted = counted.map(|(group, members)| explained(group, members, census, rules, window));
     counted.filter(|group| group.ln_chance < threshold).collect()
+}
+
+/// The natural logarithm of what is no chance any more. Every group may be the unlucky one.
+fn threshold(census: &Census, rules: &GuardRules) -> f64 {
+    (rules.chance / count(census.groups().max(1))).ln()
 }
 
 /// How likely it is that these failed within a time by chance.

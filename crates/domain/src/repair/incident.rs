@@ -107,6 +107,21 @@ impl Incident {
         self.members.iter().filter_map(|serial| by_serial.get(serial).copied()).collect()
     }
 
+    /// Whether so few of its machines are left that each is a case of its own, but for smaller groups that get an incident of their
+    /// own. In a large group a few are broken at any time; a tenth of a fleet, here and there, which a monitor cannot see yet is no
+    /// chance.
+    fn is_over(&self, broken: &[&Failure], around: &Around<'_>) -> bool {
+        let Around { census, rules, .. } = around;
+        let few = || broken.len() * RECOVERED_PART <= self.member_count;
+        let by_chance = || {
+            let groups = guard::left_together(&self.group, broken, census, rules);
+            let mut scattered = broken.to_vec();
+            scattered.retain(|failure| !groups.iter().any(|smaller| failure.traits.is_in(&smaller.group)));
+            !guard::more_than_chance(&self.group, &scattered, census, rules)
+        };
+        broken.len() < rules.least || (few() && by_chance())
+    }
+
     /// For how much longer its machines are waited for after it is over; `None`: they are not.
     fn settling(&self, around: &Around<'_>) -> Option<Duration> {
         let Phase::Recovered { at } = self.phase else { return None };
@@ -204,7 +219,7 @@ impl fmt::Display for Settling {
     }
 }
 
-/// An incident is over when no more than one of so many of its machines are left.
+/// An incident is not over as long as more than one of so many of its machines are left.
 const RECOVERED_PART: usize = 10;
 
 /// Looks at all failures and all incidents.
@@ -241,7 +256,7 @@ pub fn judge(failures: &[Failure], around: &Around<'_>) -> Judgement {
     // Members that broke again while the group settles: it was not over.
     for (incident, mut broken) in again {
         broken.retain(is_free);
-        if !is_over(broken.len(), incident.member_count, rules) {
+        if !incident.is_over(&broken, around) {
             found.push(guard::broken_together(incident.group.clone(), &broken, around.census, rules));
         }
     }
@@ -314,7 +329,7 @@ impl Judgement {
                 }
                 return false;
             }
-            Phase::Open if is_over(broken.len(), incident.member_count, around.rules) => {
+            Phase::Open if incident.is_over(broken, around) => {
                 self.recovered.push(incident.number);
                 Some(around.rules.observe)
             }
@@ -344,11 +359,6 @@ impl Judgement {
             self.held.entry(serial.clone()).or_insert(held);
         }
     }
-}
-
-/// Whether so few machines of an incident are left that each is a case of its own. In a large group a few are broken at any time.
-fn is_over(broken: usize, members: usize, rules: &GuardRules) -> bool {
-    broken < rules.least || broken * RECOVERED_PART <= members
 }
 
 #[cfg(test)]
@@ -440,10 +450,21 @@ mod tests {
         let all = failures(0..2_700);
         let fleet = Group { kind: GroupKind::Fleet, value: String::new() };
         let blind = Incident { group: fleet, ..incident(&all, Phase::Open) };
-        assert!(judged(&all[..271], std::slice::from_ref(&blind)).recovered.is_empty());
-        let few: Vec<Failure> = (0..270).map(|n| all[n * 10].clone()).collect();
-        let over = judged(&few, &[blind]);
+        let left = |count: usize| (0..count).map(|n| all[n * 2_700 / count].clone()).collect::<Vec<_>>();
+        // Twenty-eight break in a day. Sixty is much, but happens; a hundred does not.
+        let over = judged(&left(60), std::slice::from_ref(&blind));
         assert_eq!((over.recovered.as_slice(), over.opened.len()), (&[4][..], 0), "and is not opened again");
+        assert_eq!(judged(&left(100), std::slice::from_ref(&blind)).held.len(), 2_700);
+        // Two hundred that broke one by one over a week are no more than usual.
+        let mut week: Vec<Failure> = left(200);
+        for (n, failure) in (1..).zip(&mut week) {
+            failure.age = Duration::from_secs(2_900 * n);
+        }
+        assert_eq!(judged(&week, std::slice::from_ref(&blind)).recovered, [4]);
+        // A small group has more than a tenth left.
+        let rack = incident(&all[..28], Phase::Open);
+        let rack = Incident { group: Group { kind: GroupKind::Rack, value: "0".to_owned() }, ..rack };
+        assert!(judged(&all[..3], &[rack]).recovered.is_empty());
     }
 
     #[test]

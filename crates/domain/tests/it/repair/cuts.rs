@@ -271,3 +271,15 @@ fn another_label_ends_no_incident() {
     assert_eq!(rounds(&rack, &mut incidents, 10), 0);
     assert!(incidents[0].is_open());
 }
+
+#[test]
+fn a_monitor_that_sees_again_slowly_has_not_recovered() {
+    let all = failures(0..2_800, 3_600);
+    let open = incident(GroupKind::Fleet, "", &all, Phase::Open);
+    let left = |count: u32| failures((0..count).map(|n| n * 2_800 / count), 3_600);
+    // A tenth is not seen yet, here and there.
+    let (judgement, enqueued) = judged(&left(280), std::slice::from_ref(&open));
+    assert_eq!((judgement.recovered.len(), judgement.held.len(), enqueued), (0, 2_800, 0));
+    // As many as break on any day.
+    assert_eq!(judged(&left(50), &[open]).0.recovered, [4]);
+}

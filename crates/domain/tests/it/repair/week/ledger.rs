@@ -56,56 +56,58 @@ impl Ledger {
         self.minutes.sort_unstable();
     }
 
-    fn percentile(&self, percent: usize) -> u32 {
+    fn percentile(&self, percent: usize) -> usize {
         let last = self.minutes.len().saturating_sub(1);
-        self.minutes.get(last * percent / 100).copied().unwrap_or(0)
+        self.minutes.get(last * percent / 100).map_or(0, |minutes| usize::try_from(*minutes).expect("a week"))
     }
 }
 
-/// Runs side by side, as a Markdown table.
-pub fn table(runs: &[(u32, Ledger, Ledger)]) -> String {
-    let columns: Vec<(String, &Ledger)> = runs
-        .iter()
-        .flat_map(|(max, plain, guard)| [(format!("{max} entries, plain"), plain), (format!("{max}, guard"), guard)])
-        .collect();
+/// Weeks side by side, as a Markdown table: the least and the most of the weeks that were lived through under the same title.
+pub fn table(columns: &[(String, Vec<&Ledger>)]) -> String {
     let mut text = String::from("|");
-    for (title, _) in &columns {
+    for (title, _) in columns {
         text += &format!(" | {title}");
     }
     text += " |\n|---";
     text += &"|---:".repeat(columns.len());
     text += "|\n";
-    type Row = (&'static str, fn(&Ledger) -> String);
+    type Row = (&'static str, fn(&Ledger) -> usize);
     let rows: [Row; 17] = [
-        ("repairs started", |run| run.started.to_string()),
-        ("useful", |run| run.useful.to_string()),
-        ("useless", |run| run.useless.to_string()),
-        ("harmful", |run| run.harmful.to_string()),
-        ("in the rack without power", |run| run.in_cut.to_string()),
-        ("behind the dead switch", |run| run.in_switch.to_string()),
-        ("while the monitor was blind", |run| run.while_blind.to_string()),
-        ("machines let into the queue in these", |run| run.let_in.to_string()),
-        ("for the bad firmware", |run| run.of_batch.to_string()),
-        ("machines held at some time", |run| run.held.len().to_string()),
-        ("machines that broke alone", |run| run.broke_alone.to_string()),
-        ("hours they were held", |run| (run.alone_held_minutes / 60).to_string()),
-        ("hours there was no room for them", |run| (run.no_room_minutes / 60).to_string()),
-        ("minutes until they worked, median", |run| run.percentile(50).to_string()),
-        ("95 of 100", |run| run.percentile(95).to_string()),
-        ("mended by hand", |run| run.by_hand.to_string()),
-        ("waiting for a person at the end", |run| run.waiting.to_string()),
+        ("repairs started", |run| run.started),
+        ("useful", |run| run.useful),
+        ("useless", |run| run.useless),
+        ("harmful", |run| run.harmful),
+        ("in the rack without power", |run| run.in_cut),
+        ("behind the dead switch", |run| run.in_switch),
+        ("while the monitor was blind", |run| run.while_blind),
+        ("machines let into the queue in these", |run| run.let_in),
+        ("for the bad firmware", |run| run.of_batch),
+        ("machines held at some time", |run| run.held.len()),
+        ("machines that broke alone", |run| run.broke_alone),
+        ("hours they were held", |run| hours(run.alone_held_minutes)),
+        ("hours there was no room for them", |run| hours(run.no_room_minutes)),
+        ("minutes until they worked, median", |run| run.percentile(50)),
+        ("95 of 100", |run| run.percentile(95)),
+        ("mended by hand", |run| run.by_hand),
+        ("waiting for a person at the end", |run| run.waiting),
     ];
-    for (title, show) in rows {
+    for (title, count) in rows {
         text += &format!("| {title}");
-        for (_, run) in &columns {
-            text += &format!(" | {}", show(run));
+        for (_, runs) in columns {
+            let counts = || runs.iter().map(|run| count(run));
+            let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+            text += &if least == most { format!(" | {most}") } else { format!(" | {least}–{most}") };
         }
         text += " |\n";
     }
-    for (title, run) in &columns {
-        for incident in &run.incidents {
+    for (title, runs) in columns {
+        for incident in runs.iter().flat_map(|run| &run.incidents) {
             text += &format!("{title}: {incident}\n");
         }
     }
     text
+}
+
+fn hours(minutes: u64) -> usize {
+    usize::try_from(minutes / 60).expect("a week")
 }
