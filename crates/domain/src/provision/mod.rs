@@ -15,7 +15,7 @@ pub mod edges;
 pub mod edit;
 pub mod engine;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 pub mod guards;
 pub mod hardware;
 pub mod ids;

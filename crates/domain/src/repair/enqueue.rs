@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::{
     entry::{Entry, Status},
     guard::{Failure, Group, GuardRules},
+    hands_off::HandsOff,
     incident::{Held, Judgement, Settling},
     procedure::{NoStep, Procedures},
     reboot::{self, RebootEntry},
@@ -67,8 +68,8 @@ pub enum Verdict {
         /// Where that is.
         status: Status,
     },
-    /// Somebody told automation to leave it alone.
-    HandsOff(String),
+    /// Automation leaves it alone.
+    HandsOff(HandsOff),
     /// It is being rebooted on purpose.
     Rebooting {
         /// For how much longer that is believed.
@@ -126,9 +127,7 @@ impl fmt::Display for Verdict {
                 "repair {index} of it has {status}; `sabactl repair-queue delete {index}` lets it be repaired again"
             ),
             Verdict::HasEntry { index, status } => write!(f, "repair {index} of it is {status}"),
-            Verdict::HandsOff(reason) => {
-                write!(f, "its node is in maintenance, and automation leaves it alone: {reason}")
-            }
+            Verdict::HandsOff(reason) => reason.fmt(f),
             Verdict::Rebooting { left } => {
                 write!(f, "it is being rebooted on purpose, and given {} s more", left.as_secs())
             }

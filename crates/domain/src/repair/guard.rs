@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use super::hands_off::HandsOff;
 use crate::{lifecycle::HealthState, machine::Rack, words::Serial};
 
 /// What machines can have in common. Names exist once, in [`GroupKind::as_str`].
@@ -153,8 +154,8 @@ pub struct Failure {
     pub traits: Traits,
     /// What others say.
     pub opinion: SecondOpinion,
-    /// Somebody told automation to leave it alone, and why.
-    pub hands_off: Option<String>,
+    /// Why automation leaves it alone, if it does.
+    pub hands_off: Option<HandsOff>,
 }
 
 impl Failure {

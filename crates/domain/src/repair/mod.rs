@@ -2,13 +2,14 @@
 //!
 //! [`guard`] finds groups of machines that failed together and holds them ([`incident`]); [`enqueue`] lets the others into the queue,
 //! as far as the limits allow; [`queue`] says what is done with each entry next, along the [`procedure`] for its kind of machine;
-//! [`drain`] says what becomes of the pods of its node.
+//! [`drain`] says what becomes of the pods of its node. Machines that somebody else is at work on are left alone ([`hands_off`]).
 //! Nothing here does anything.
 
 pub mod drain;
 pub mod enqueue;
 pub mod entry;
 pub mod guard;
+pub mod hands_off;
 pub mod incident;
 pub mod procedure;
 pub mod queue;

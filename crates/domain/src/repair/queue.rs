@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     entry::{Entry, Status, StepStatus},
+    hands_off::HandsOff,
     incident::Judgement,
     procedure::{NoStep, Procedures, Step},
     reboot::{self, RebootEntry, RebootStatus},
@@ -40,8 +41,8 @@ pub struct Around<'a> {
     pub reboots: &'a [RebootEntry],
     /// What failed together. No step is begun for a machine that is held, however it came into the queue before that was known.
     pub judgement: &'a Judgement,
-    /// Machines that somebody told automation to leave alone, and why, however they came into the queue before.
-    pub hands_off: &'a BTreeMap<Serial, String>,
+    /// Machines that automation leaves alone, and why, however they came into the queue before.
+    pub hands_off: &'a BTreeMap<Serial, HandsOff>,
     /// Entries whose command has not ended, by index. They keep their place, and nothing else is done with their machine.
     pub running: &'a BTreeSet<u64>,
     /// Why nothing that takes a node away is begun, if nothing is; such as etcd that is not in order.
@@ -258,7 +259,9 @@ fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
         StepStatus::Draining if !around.enabled => {
             Acted::Act(Act::GiveUpDrain { because: "the queue is disabled".to_owned() })
         }
-        StepStatus::Draining if let Some(because) = held(entry, around) => Acted::Act(Act::GiveUpDrain { because }),
+        StepStatus::Draining if let Some(because) = held(entry, around).or_else(|| provisioned(entry, around)) => {
+            Acted::Act(Act::GiveUpDrain { because })
+        }
         StepStatus::Draining
             if around.drained.contains(&entry.address) || !around.nodes.contains_key(&entry.address) =>
         {
@@ -295,6 +298,11 @@ fn begin(entry: &Entry, number: usize, step: &Step, around: &Around<'_>) -> Acte
     if let Some(reason) = held(entry, around) {
         return Acted::Idle(reason);
     }
+    if let Some(reason) = provisioned(entry, around) {
+        // Between two steps that is likely to be the work of the first.
+        let between = entry.step_status == StepStatus::Watching;
+        return if between { Acted::Wait(reason) } else { Acted::Idle(reason) };
+    }
     if let Some(wait) = unchecked(entry, around) {
         return wait;
     }
@@ -312,11 +320,17 @@ fn unchecked(entry: &Entry, around: &Around<'_>) -> Option<Acted> {
 /// Why nothing is begun for its machine, if it failed together with others, or somebody works on it.
 pub fn held(entry: &Entry, around: &Around<'_>) -> Option<String> {
     let serial = entry.serial.as_ref()?;
-    let by_person = || {
+    let in_maintenance = || {
         let reason = around.hands_off.get(serial)?;
-        Some(format!("its node is in maintenance, and automation leaves it alone: {reason}"))
+        matches!(reason, HandsOff::Maintenance(_)).then(|| reason.to_string())
     };
-    around.judgement.why_held(serial).or_else(by_person)
+    around.judgement.why_held(serial).or_else(in_maintenance)
+}
+
+/// Why a step has to wait for provisioning. That may be at work for the step before, such as a rebuild, which therefore is not stopped.
+fn provisioned(entry: &Entry, around: &Around<'_>) -> Option<String> {
+    let reason = around.hands_off.get(entry.serial.as_ref()?)?;
+    matches!(reason, HandsOff::Provisioning(_)).then(|| reason.to_string())
 }
 
 /// Nodes that we cordoned and nobody works on any more.

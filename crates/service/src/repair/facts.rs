@@ -10,11 +10,12 @@ use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
     cluster::{attributes, input::ListedMachine, shape::Problem, variables::Variables},
     lifecycle::HealthState,
-    provision::node::Node,
+    provision::node::{Fault, Node},
     repair::{
         enqueue::{self, Decision, Limits},
         entry::Entry,
         guard::{Census, Failure, SecondOpinion, Traits},
+        hands_off::HandsOff,
         incident::{self, Judgement},
         procedure::Procedures,
         reboot::RebootRules,
@@ -179,7 +180,7 @@ impl Repairs {
     }
 
     /// Machines that automation shall leave alone, and why.
-    pub(super) fn hands_off(&self, snapshot: &Snapshot, standing: &Standing) -> BTreeMap<Serial, String> {
+    pub(super) fn hands_off(&self, snapshot: &Snapshot, standing: &Standing) -> BTreeMap<Serial, HandsOff> {
         if self.options.registry.is_some() {
             return BTreeMap::new();
         }
@@ -188,7 +189,7 @@ impl Repairs {
         let rebooted = standing.state.reboots.iter().filter_map(|entry| snapshot.find_by_address(entry.node));
         let serials = repaired.chain(rebooted.map(|machine| machine.serial.clone()));
         serials
-            .filter_map(|serial| Some((serial.clone(), maintenance(&*snapshot.find_node(serial.as_str())?)?)))
+            .filter_map(|serial| Some((serial.clone(), HandsOff::of(&*snapshot.find_node(serial.as_str())?)?)))
             .collect()
     }
 }
@@ -213,12 +214,6 @@ fn all_broken(broken: impl Iterator<Item = Failure>, failures: &[Failure]) -> Ve
     let others: Vec<Failure> = failures.iter().filter(|failure| !known.contains(&failure.serial)).cloned().collect();
     all.extend(others);
     all
-}
-
-/// Why automation leaves a node alone; `None`: it does not.
-fn maintenance(node: &Node) -> Option<String> {
-    let reason = node.maintenance.as_ref()?.reason.clone();
-    Some(reason.unwrap_or_else(|| "no reason was given".to_owned()))
 }
 
 fn census(machines: &[ListedMachine], settings: &RepairSettings) -> Census {
@@ -256,16 +251,18 @@ fn failure(machine: &ListedMachine, settings: &RepairSettings) -> Failure {
 fn known_failure(machine: &ListedMachine, settings: &RepairSettings, snapshot: &Snapshot) -> Failure {
     let plain = failure(machine, settings);
     let Some(node) = snapshot.find_node(machine.serial.as_str()) else { return plain };
-    Failure { opinion: opinion(&node), hands_off: maintenance(&node), ..plain }
+    Failure { opinion: opinion(&node), hands_off: HandsOff::of(&node), ..plain }
 }
 
 /// What provisioning says about a machine. Its controller is asked for the power state every two minutes or so, but for nodes that nobody
-/// manages and those in maintenance: what was read of them says nothing about now.
+/// manages and those in maintenance, unless its silence is why: what was read of others says nothing about now.
 fn opinion(node: &Node) -> SecondOpinion {
+    let is_read = node.maintenance.as_ref().is_none_or(|maintenance| maintenance.fault == Some(Fault::Power));
     let bmc_answers = match (&node.power.silent, node.power.state) {
+        _ if !is_read => None,
         (Some(_), _) => Some(false),
-        (None, Some(_)) if node.maintenance.is_none() => Some(true),
-        (None, _) => None,
+        (None, Some(_)) => Some(true),
+        (None, None) => None,
     };
     SecondOpinion { bmc_answers, lease_renewed: None }
 }

@@ -99,7 +99,7 @@ impl Repairs {
         let members = look.judgement.held.iter().filter_map(|(serial, why)| Some((address(serial)?, why.to_string())));
         held.extend(members);
         let hands_off = self.hands_off(&snapshot, &look.standing);
-        held.extend(hands_off.into_iter().filter_map(|(serial, reason)| Some((address(&serial)?, reason))));
+        held.extend(hands_off.into_iter().filter_map(|(serial, reason)| Some((address(&serial)?, reason.to_string()))));
         Ok(held)
     }
 

@@ -53,7 +53,7 @@ struct World {
     watch: u64,
     healthy: BTreeSet<Ipv4Addr>,
     unchecked: BTreeSet<u64>,
-    hands_off: BTreeMap<Serial, String>,
+    hands_off: BTreeMap<Serial, HandsOff>,
     drained: BTreeSet<Ipv4Addr>,
     cordoned: BTreeSet<Ipv4Addr>,
     reboots: Vec<RebootEntry>,
@@ -336,10 +336,27 @@ fn nothing_is_begun_before_the_machine_was_asked() {
 fn what_a_person_works_on_is_left_alone() {
     let serial = Serial::new("m1").expect("a serial");
     let named = |entry: Entry| Entry { serial: Some(serial.clone()), ..entry };
-    let hands_off = || BTreeMap::from([(serial.clone(), "disk swap".to_owned())]);
+    let hands_off = || BTreeMap::from([(serial.clone(), HandsOff::Maintenance("disk swap".to_owned()))]);
     let queued = World { hands_off: hands_off(), ..World::new([named(entry(1, 4)), entry(2, 5)]) };
     check(&queued, &["2 execute 0"], true);
     assert!(queued.next().waits[&1].contains("disk swap"));
     let draining = named(processing(1, 4, StepStatus::Draining, 10));
     check(&World { hands_off: hands_off(), need_drain: true, ..World::new([draining]) }, &["1 give up"], true);
+}
+
+#[test]
+fn a_step_waits_for_provisioning() {
+    use crate::provision::states::State;
+    let serial = Serial::new("m1").expect("a serial");
+    let world = |entry: Entry| World {
+        hands_off: BTreeMap::from([(serial.clone(), HandsOff::Provisioning(State::Deploying))]),
+        ..World::new([Entry { serial: Some(serial.clone()), ..entry }, self::entry(2, 5)])
+    };
+    // Somebody cleans or rescues it: others are repaired meanwhile.
+    let queued = world(entry(1, 4));
+    check(&queued, &["2 execute 0"], true);
+    assert!(queued.next().waits[&1].contains("deploying"));
+    check(&world(processing(1, 4, StepStatus::Draining, 10)), &["1 give up"], true);
+    // The step before may have asked for it: its machine is worked on.
+    check(&world(processing(1, 4, StepStatus::Watching, 9_000)), &[], true);
 }

@@ -1,9 +1,13 @@
 //! What becomes of a broken machine, why, and what would change it.
 
-use sabakan_domain::repair::{
-    enqueue::Verdict,
-    entry::Status,
-    guard::{Failure, SecondOpinion, Traits},
+use sabakan_domain::{
+    provision::states::State,
+    repair::{
+        enqueue::Verdict,
+        entry::Status,
+        guard::{Failure, SecondOpinion, Traits},
+        hands_off::HandsOff,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +119,9 @@ fn change(verdict: &Verdict) -> Option<String> {
                 format!("the end of repair {index}; `sabactl repair-queue delete {index}` cancels it")
             }
         },
-        Verdict::HandsOff(_) => "`sabactl nodes maintenance clear` for its node".to_owned(),
+        Verdict::HandsOff(HandsOff::Maintenance(_)) => "`sabactl nodes maintenance clear` for its node".to_owned(),
+        Verdict::HandsOff(HandsOff::Provisioning(State::Rescue)) => "`sabactl nodes unrescue` for its node".to_owned(),
+        Verdict::HandsOff(HandsOff::Provisioning(_)) => "the end of that; `sabactl nodes show` says how far it is".to_owned(),
         Verdict::Rebooting { left } | Verdict::OutOfCluster { left } => {
             let left = left.as_secs();
             format!("waiting {left} s, or a smaller wait-seconds-to-repair-rebooting: `sabactl constraints set`")
@@ -176,7 +182,7 @@ pub struct BrokenJson {
     pub power_domain: Option<String>,
     /// What others say.
     pub second_opinion: OpinionJson,
-    /// Why automation leaves it alone, if somebody said so.
+    /// Why automation leaves it alone, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hands_off: Option<String>,
     /// What becomes of it in the next round.
@@ -200,7 +206,7 @@ impl BrokenJson {
             version: version.clone(),
             power_domain: power_domain.clone(),
             second_opinion: OpinionJson { bmc_answers, lease_renewed },
-            hands_off: hands_off.clone(),
+            hands_off: hands_off.as_ref().map(ToString::to_string),
             verdict: verdict.into(),
         }
     }
