@@ -15,6 +15,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("ipmitool", "ipmitool"),
     ("ipmi_sim", "openipmi"),
+    // Only the program that checks rules is used; the server of the package is never started.
+    ("promtool", "prometheus"),
 ];
 
 /// Debian asks this program whether a freshly installed service may start.
@@ -89,7 +91,7 @@ mod tests {
     fn only_packages_of_missing_programs_are_installed() {
         assert_eq!(missing(|_| true), [""; 0]);
         assert_eq!(missing(|program| program != "etcdctl"), ["etcd-client"]);
-        assert_eq!(missing(|_| false), ["etcd-server", "etcd-client", "curl", "ipmitool", "openipmi"]);
+        assert_eq!(missing(|_| false), ["etcd-server", "etcd-client", "curl", "ipmitool", "openipmi", "prometheus"]);
     }
 
     #[test]

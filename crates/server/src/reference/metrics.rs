@@ -13,8 +13,8 @@ a token of role `read`. At most 4 scrapes are collected and 32 read at once, 10 
 begin at 0 when the server starts.
 
 Per-machine series (`sabakan_machine_status`, `cke_machine_repair_status`, `cke_node_reboot_status`) are part of every answer unless
-`--metrics-machines=false`; a fleet of 100,000 machines has 700,000 of the first. Everything else is bounded, whatever clients send. [What to do for each
-alert](../operations/alerts.md) has the expressions that matter.
+`--metrics-machines=false`; a fleet of 100,000 machines has 700,000 of the first. Everything else is bounded, whatever clients send. [Alerts for
+Prometheus](../operations/alerts.yml) are ready to be loaded; [what to do for each](../operations/alerts.md).
 
 ";
 

@@ -1,5 +1,6 @@
 //! The program as its users meet it: started, stopped, killed, configured, its data moved.
 
+mod alerts;
 mod crash;
 mod crash_changes;
 mod founding;
