@@ -335,6 +335,11 @@ pub fn accepted(from: State) -> impl Iterator<Item = Verb> {
     })
 }
 
+/// Whether a verb is accepted in a state. What else is known of the node may forbid it still.
+pub fn accepts(from: State, verb: Verb) -> bool {
+    accepted(from).any(|accepted| accepted == verb)
+}
+
 /// The verbs that are accepted in a state, for people.
 pub fn accepted_text(from: State) -> String {
     let verbs: Vec<&str> = accepted(from).map(Verb::as_str).collect();

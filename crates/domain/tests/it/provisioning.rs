@@ -14,7 +14,7 @@ use sabakan_domain::{
     provision::{
         accept::{self, Offered, Options, Request},
         builtin,
-        edges::{self, EDGES, Trigger},
+        edges::{self, EDGES},
         engine::{self, Changed, Learned, Next, Outcome, World},
         guards,
         hardware::Aspect,
@@ -223,7 +223,7 @@ impl Walk {
             by: "someone".to_owned(),
             at: self.now,
         };
-        let known = edges::transition(self.node.state, Trigger::Verb(verb)).is_ok();
+        let known = edges::accepts(self.node.state, verb);
         match accept::accept(&self.node, &request, Some(self.machine), self.offered(), &self.options) {
             Ok(changed) => {
                 assert!(known, "{verb} in {} is no arrow", self.node.state);

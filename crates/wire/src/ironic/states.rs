@@ -2,7 +2,7 @@
 
 use sabakan_domain::provision::{
     boot::{BootDevice, BootMode, BootRequest},
-    edges::{self, Trigger},
+    edges,
     node::Node,
     power::PowerTarget,
     states::State,
@@ -174,8 +174,8 @@ impl ProvisionRequest {
             )));
         };
         let since = verb_since(&self.word, Some(node.state));
-        let accepted = edges::transition(node.state, Trigger::Verb(verb)).is_ok();
-        if accepted && !version.has(since) { Err(Refused::newer(&self.word, since)) } else { Ok(verb) }
+        let too_new = edges::accepts(node.state, verb) && !version.has(since);
+        if too_new { Err(Refused::newer(&self.word, since)) } else { Ok(verb) }
     }
 
     /// What each verb cannot do without.

@@ -168,6 +168,7 @@ fn every_cell_of_state_and_verb() {
         let from = state(from);
         let expected: BTreeSet<Verb> = words.split_whitespace().map(|word| word.parse().expect(word)).collect();
         for verb in Verb::ALL {
+            assert_eq!(accepts(from, verb), expected.contains(&verb), "{verb} in {from}");
             match transition(from, Trigger::Verb(verb)) {
                 Ok(edge) => {
                     assert!(expected.contains(&verb), "{from} accepts {verb}");
