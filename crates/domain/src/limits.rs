@@ -41,6 +41,15 @@ pub const STEPS_MAX: usize = 100;
 /// doing.
 pub const STEP_ATTEMPTS: u32 = 3;
 
+/// Hops of one node in one transaction: an outcome, the end of the work, and the beginning of the next.
+pub const HOPS_AT_ONCE: usize = 8;
+
+/// Times a controller may be silent before it counts as such.
+pub const POWER_TRIES: u32 = 3;
+
+/// How far the pause between readings of a silent controller grows: to this many periods and one.
+pub const POWER_BACKOFF_STEPS: u32 = 5;
+
 /// How long clearing up after a failure may take before it is given up.
 pub const CLEAR_UP_MAX: std::time::Duration = std::time::Duration::from_secs(10 * 60);
 

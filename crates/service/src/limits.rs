@@ -75,9 +75,6 @@ pub const BMC_CALL_MAX: Duration = Duration::from_secs(60);
 /// Steps one worker runs before it lets go of a node: more than any list has.
 pub const STEPS_PER_TURN: usize = 1_000;
 
-/// Hops of one node in one transaction: an outcome, the end of the work, and the beginning of the next.
-pub const HOPS_AT_ONCE: usize = 8;
-
 /// How often a task that runs by itself is asked for.
 pub const TASK_POLL_EVERY: Duration = Duration::from_secs(10);
 
@@ -96,11 +93,6 @@ pub const POWER_READ_MAX: Duration = Duration::from_secs(15);
 /// Power states read at once.
 pub const POWER_READS_AT_ONCE: usize = 32;
 
-/// Times a controller may be silent before it counts as such.
-pub const POWER_TRIES: u32 = 3;
-
-/// How far the pause between readings of a silent controller grows: to this many periods and one.
-pub const POWER_BACKOFF_STEPS: u32 = 5;
 /// Series of one metric about requests. All routes with all their answers are a few hundred; raw paths are as many as there are
 /// serials, and what comes after this many is counted together.
 pub const REQUEST_SERIES_MAX: usize = 5_000;

@@ -1,5 +1,6 @@
-//! What to do next with a node, and what to record of what came out. The conductor carries out what [`next`] says and hands the
-//! result to [`record`]; a worker that takes over after a crash does the same with the same record.
+//! What to do next with a node, and what to record of what came out, hop by hop; [`turn`](super::turn) puts the hops together that
+//! are written at once. The conductor carries out what [`next`] says and hands the result to [`record`]; a worker that takes over
+//! after a crash does the same with the same record.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,7 +1,8 @@
 //! Provisioning: what a node is, which states it passes, what may be asked of it, and what is done next.
 //!
 //! [`edges::EDGES`] is the state machine; [`guards`] says where it meets the lifecycle of the machine; [`engine`] turns "what is
-//! recorded" into "what to do next" and "what came out" into "what to record". Nothing here does anything.
+//! recorded" into "what to do next" and "what came out" into "what to record", one hop at a time; [`turn`] makes of the hops what a
+//! worker writes at once. Nothing here does anything.
 
 pub mod accept;
 pub mod agent;
@@ -26,10 +27,12 @@ pub mod paging;
 pub mod port;
 pub mod port_group;
 pub mod power;
+pub mod power_sync;
 pub mod raid;
 pub mod recipe;
 pub mod schedule;
 pub mod search;
 pub mod states;
 pub mod steps;
+pub mod turn;
 pub mod verbs;

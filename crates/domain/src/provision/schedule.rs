@@ -1,7 +1,11 @@
 //! Which of the nodes that have work are taken next: bounded by kind and by group, oldest first within a group, groups in turn. The
-//! same function tells how long the queue before a node is, so that a machine that waits for a worker says so.
+//! same function tells how long the queue before a node is, so that a machine that waits for a worker says so. What needs no worker,
+//! because it only reads, is done by the server that [`looks_after`] the node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use jiff::Timestamp;
 
@@ -154,6 +158,17 @@ pub fn positions(queued: &[Queued], running: &[Running]) -> BTreeMap<String, usi
         pick(&same, running, &room).into_iter().enumerate().map(|(ahead, name)| (name, ahead))
     };
     Class::ALL.into_iter().flat_map(of_class).collect()
+}
+
+/// Whether a server looks after a node: the one with the highest number for it among those alive. Two may think so while one comes
+/// or goes; they read twice, no more.
+pub fn looks_after<'a>(own: &str, node: &str, alive: impl IntoIterator<Item = &'a str>) -> bool {
+    let weight = |server: &str| {
+        let mut hasher = DefaultHasher::new();
+        (server, node).hash(&mut hasher);
+        hasher.finish()
+    };
+    alive.into_iter().all(|other| other == own || weight(other) <= weight(own))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Any queue: bounds hold, no place stays empty, nobody overtakes within a group and kind, and the number ahead is the truth.
+//! Any queue: bounds hold, no place stays empty, nobody overtakes within a group and kind, and the number ahead is the
+//! truth. Any servers: exactly one of them looks after a node.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
-use sabakan_domain::provision::schedule::{Capacity, Class, Queued, Running, ahead, pick, positions};
+use sabakan_domain::provision::schedule::{Capacity, Class, Queued, Running, ahead, looks_after, pick, positions};
 
 fn classes() -> impl Strategy<Value = Class> {
     prop::sample::select(Class::ALL.to_vec())
@@ -103,5 +104,28 @@ proptest! {
             let own = held.get(group).copied().unwrap_or(0);
             prop_assert!(own + 1 >= most, "{group} holds {own} and {waiting} wait; another holds {most}");
         }
+    }
+
+    #[test]
+    fn one_server_looks_after_a_node(servers in prop::collection::btree_set("[a-z]{1,6}", 1..6), node in "[a-z0-9]{4}") {
+        let alive = || servers.iter().map(String::as_str);
+        let mine: Vec<&str> = alive().filter(|own| looks_after(own, &node, alive())).collect();
+        prop_assert_eq!(mine.len(), 1, "{:?}", mine);
+        // Another one that goes takes nothing from it.
+        for gone in alive().filter(|name| *name != mine[0]) {
+            prop_assert!(looks_after(mine[0], &node, alive().filter(|name| *name != gone)), "{gone} is gone");
+        }
+        // One that is not announced yet does not wait for itself to be.
+        prop_assert!(looks_after(mine[0], &node, alive().filter(|name| *name != mine[0])));
+    }
+}
+
+#[test]
+fn servers_share_the_nodes() {
+    let servers = ["one", "two", "three"];
+    let nodes: Vec<String> = (0..300).map(|n| format!("node{n}")).collect();
+    for own in servers {
+        let mine = nodes.iter().filter(|node| looks_after(own, node, servers)).count();
+        assert!((60..=140).contains(&mine), "{own} looks after {mine} of 300");
     }
 }

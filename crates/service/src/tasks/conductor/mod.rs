@@ -30,6 +30,7 @@ use sabakan_drivers::simulated::Heartbeat;
 use sabakan_store::{
     StoreError,
     repo::{self, audit::By},
+    view::Snapshot,
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -193,6 +194,11 @@ impl Conductor {
         while !self.taken.lock().expect("no holder of this lock panics").is_empty() && Instant::now() < deadline {
             tokio::time::sleep(limits::CONDUCTOR_PAUSE).await;
         }
+    }
+
+    /// Whether this server reads what there is to read of a node.
+    fn looks_after(&self, snapshot: &Snapshot, node: &Serial) -> bool {
+        schedule::looks_after(&self.options.name, node.as_str(), snapshot.conductors())
     }
 
     /// What a change made by this conductor carries.

@@ -16,7 +16,7 @@ use sabakan_store::repo::nodes;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Conductor, ramdisk, sync};
+use super::{Conductor, ramdisk};
 use crate::{error_chain, limits};
 
 /// Asks for every task in turn until told to stop.
@@ -35,7 +35,7 @@ pub(super) async fn run(conductor: Arc<Conductor>, stop: CancellationToken) {
         asked.retain(|name, _| snapshot.nodes().find(name.as_str()).is_some_and(|node| task_of(node).is_some()));
         for node in waiting {
             let due = asked.get(&node.name).is_none_or(|at| at.elapsed() >= conductor.options.task_poll);
-            if !due || !sync::is_mine(&snapshot, &conductor.options.name, node.name.as_str()) {
+            if !due || !conductor.looks_after(&snapshot, &node.name) {
                 continue;
             }
             let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { break };

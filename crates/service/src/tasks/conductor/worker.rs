@@ -1,13 +1,14 @@
-//! One worker on one node: takes it, runs what is to be run, records, and lets go of it when it waits or is done.
+//! One worker on one node: takes it, runs what is to be run, records, and lets go of it when it waits or is done. What is begun and
+//! what is recorded is decided by [`sabakan_domain::provision::turn`].
 
 use std::time::Duration;
 
 use sabakan_domain::{
     provision::{
-        accept::{self, Offered},
-        engine::{self, Changed, Next, Outcome, World},
-        node::{Node, Phase, PowerAction, Severity},
-        power::PowerTarget,
+        accept::Offered,
+        engine::World,
+        node::{Node, PowerAction},
+        turn::{self, First},
     },
     words::Serial,
 };
@@ -40,7 +41,7 @@ async fn work(conductor: &Conductor, lease: &Lease, name: &Serial, stop: &Cancel
     let on = &conductor.on;
     let now = on.clock.now();
     let worker = conductor.options.name.clone();
-    let begin = |facts: &Facts| first(facts, &worker, now);
+    let begin = |facts: &Facts| turn::first(&facts.node, &worker, now);
     let taken = nodes::take(&*on.store, &on.keys, lease.id, &worker, name, now, begin).await?;
     // Somebody else was faster, or there is nothing to do any more.
     let Some((held, node, first)) = taken else { return Ok(()) };
@@ -49,46 +50,6 @@ async fn work(conductor: &Conductor, lease: &Lease, name: &Serial, stop: &Cancel
         Some(action) => change_power(conductor, lease, &held, &node, &action).await,
         None => go_on(conductor, lease, &held, node, first, stop).await,
     }
-}
-
-/// What a worker does first with a node it has just taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    /// Run the step or the power change that was recorded as begun.
-    Run,
-    /// Only record what follows. A step that was begun by a lost worker may still stand there as begun; it must not be run.
-    Record,
-}
-
-/// What is recorded together with the lock: the step or power change that is about to begin.
-fn first(facts: &Facts, worker: &str, now: jiff::Timestamp) -> Option<(Changed, First)> {
-    let node = &facts.node;
-    if node.power.action.is_some() {
-        return Some((begin_power(node, worker, now), First::Run));
-    }
-    match engine::next(node, now) {
-        Next::Leave => None,
-        Next::Run { attempt, resume } => Some((engine::begin(node, attempt, resume, worker, now), First::Run)),
-        Next::Finish | Next::Fail(_) | Next::Expire => Some((Changed::new(node), First::Record)),
-    }
-}
-
-/// A power change is about to begin. A restart whose worker was lost is not repeated, because it may have happened; but it may also
-/// have come no further than switching off, so the machine is switched on.
-fn begin_power(node: &Node, worker: &str, now: jiff::Timestamp) -> Changed {
-    let mut changed = Changed::new(node);
-    let Some(action) = changed.node.power.action.as_mut() else { return changed };
-    let lost = std::mem::replace(&mut action.started, true);
-    if lost && action.target.restarts() {
-        let text = format!(
-            "power: the worker was lost during {}; whether it happened is not known; switching on",
-            action.target
-        );
-        action.target = PowerTarget::On;
-        changed.node.last_error = Some(text.clone());
-        changed.rows.push(accept::row(node, worker, Severity::Error, text, now));
-    }
-    changed
 }
 
 /// Runs step after step. Each is recorded as begun before it is run; how it went and the beginning of the next one are one write.
@@ -123,8 +84,8 @@ async fn go_on(
                 offered,
                 options: &conductor.rules,
             };
-            let changed = advance(&facts.node, outcome.clone(), world, worker, now, stopping);
-            let grip = if goes_on(&changed.node) { Grip::Keep } else { Grip::Release };
+            let changed = turn::advance(&facts.node, outcome.clone(), world, worker, now, stopping);
+            let grip = if turn::goes_on(&changed.node) { Grip::Keep } else { Grip::Release };
             (changed, grip)
         };
         let by = conductor.by();
@@ -135,51 +96,6 @@ async fn go_on(
         (node, next) = (written, First::Run);
     }
     Ok(nodes::let_go(&*on.store, &on.keys, lease.id, &held.name).await?)
-}
-
-/// Whether the node's next step was recorded as begun.
-fn goes_on(node: &Node) -> bool {
-    let phase = node.operation.as_ref().map(|operation| &operation.phase);
-    matches!(phase, Some(Phase::Started { .. } | Phase::Resumed { .. }))
-}
-
-/// Records an outcome and everything that follows from it at once: the beginning of the next step, the end of the operation, the
-/// beginning of the one after it.
-fn advance(
-    node: &Node,
-    outcome: Option<Outcome>,
-    world: World<'_>,
-    worker: &str,
-    now: jiff::Timestamp,
-    stopping: bool,
-) -> Changed {
-    let mut changed = match outcome {
-        Some(outcome) => engine::record(node, outcome, world, worker, now),
-        None => Changed::new(node),
-    };
-    // Record, finish, begin: an operation that ends and its successor are at most a few hops.
-    for _ in 0..limits::HOPS_AT_ONCE {
-        let next = engine::next(&changed.node, now);
-        let world = World { machine: changed.machine.or(world.machine), ..world };
-        let then = match next {
-            Next::Leave => break,
-            Next::Run { .. } if stopping => break,
-            Next::Run { attempt, resume } => engine::begin(&changed.node, attempt, resume, worker, now),
-            Next::Finish => engine::finish(&changed.node, world, worker, now),
-            Next::Fail(reason) => engine::give_up(&changed.node, &reason, world, worker, now),
-            Next::Expire => engine::expire(&changed.node, world, worker, now),
-        };
-        let begun = goes_on(&then.node);
-        changed = Changed {
-            node: then.node,
-            machine: then.machine.or(changed.machine),
-            rows: changed.rows.into_iter().chain(then.rows).collect(),
-        };
-        if begun {
-            break;
-        }
-    }
-    changed
 }
 
 /// Carries out a power change that somebody asked for.
@@ -208,23 +124,8 @@ async fn change_power(
     };
     let reached = changed.await;
     let now = on.clock.now();
-    let worker = conductor.options.name.clone();
     let decide = |facts: &Facts| {
-        let mut changed = Changed::new(&facts.node);
-        changed.node.power.action = None;
-        let (severity, text) = match &reached {
-            Ok(power) => {
-                engine::see_power(&mut changed.node, *power, now);
-                (Severity::Info, format!("power: {} done", action.target))
-            }
-            Err(reason) => {
-                let text = format!("power: {} failed: {reason}", action.target);
-                changed.node.last_error = Some(text.clone());
-                (Severity::Error, text)
-            }
-        };
-        changed.rows.push(accept::row(&changed.node, &worker, severity, text, now));
-        (changed, Grip::Release)
+        (turn::end_power(&facts.node, action.target, &reached, &conductor.options.name, now), Grip::Release)
     };
     nodes::write(&*on.store, &on.keys, held, &conductor.by(), None, decide).await.map(drop)
 }
