@@ -4,6 +4,7 @@
 mod conformance;
 mod crash;
 mod damage;
+mod model;
 mod model_check;
 mod opening;
 mod running;

@@ -8,9 +8,9 @@
 //!   can end, a person can.
 //! - The couplings and guards between the two state machines; the history is a path of the table; what must not be run twice is not.
 //!
-//! What runs is the product: the functions of the repository with the rules of the domain. The store is a model, and so is the
-//! worker's loop, which is the conductor's in a few lines. `model_check` does the same for keys and lifecycle alone, with every
-//! single operation of two callers interleaved.
+//! What runs is the product: the functions of the repository with the rules of the domain, those of a worker's turn among them. The
+//! store is a model, and so is how a step goes. `model_check` does the same for keys and lifecycle alone, with every single operation
+//! of two callers interleaved.
 
 mod broken;
 mod claims;

@@ -4,33 +4,23 @@
 
 use std::{
     collections::VecDeque,
-    future::{Future, pending, ready},
-    pin::pin,
-    sync::{Mutex, PoisonError},
-    task::{Context, Poll, Waker},
-    time::Duration,
+    future::{pending, ready},
+    sync::Mutex,
 };
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use sabakan_domain::{
-    audit::Actor,
     crypt::DiskPath,
     ipam::OutsidePool,
     lifecycle::{Force, HealthState},
-    machine::{NewMachine, NewMachineInput},
     words::Serial,
 };
 use sabakan_store::{
-    KeyValue, LeaseId, Page, Range, Revision, Snapshot, Store, StoreError, StoreFuture, Txn, TxnLimits, TxnOutcome,
-    Watch,
-    keys::Keys,
-    repo::{audit::By, crypts, machines},
+    KeyValue, Page, Range, Revision, Snapshot, Store, StoreFuture, Txn, TxnOutcome,
+    repo::{crypts, machines},
 };
 
-/// Prefixes of the model's keys.
-pub const PREFIX: &str = "/s/";
-pub const PUBLISHED: &str = "/p/";
+use crate::model::{self, by, lock, names, new_machine, rest_of_the_store};
 
 /// A request as a client makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,17 +76,15 @@ pub fn serial(machine: usize) -> Serial {
 /// Runs the product's function for a request as far as the answers reach.
 pub fn run(request: Request, replies: &[Reply]) -> Reached {
     let store = Script { replies: Mutex::new(replies.iter().cloned().collect()), asked: Mutex::new(None) };
-    let mut call = pin!(call(&store, request));
-    match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(acknowledged) => Reached::Ends { acknowledged },
-        Poll::Pending => Reached::Asks(lock(&store.asked).take().expect("only the store makes a call wait")),
+    match model::run(call(&store, request)) {
+        Some(acknowledged) => Reached::Ends { acknowledged },
+        None => Reached::Asks(lock(&store.asked).take().expect("only the store makes a call wait")),
     }
 }
 
 /// Whether it was acknowledged.
 async fn call(store: &dyn Store, request: Request) -> bool {
-    let keys = Keys::new(PREFIX, PUBLISHED);
-    let by = By { actor: Actor::internal("model"), host: "model".to_owned(), now: Timestamp::UNIX_EPOCH };
+    let (keys, by) = (names(), by());
     match request {
         Request::SetState { machine, to, force } => {
             let force = if force { Force::Yes } else { Force::No };
@@ -111,13 +99,8 @@ async fn call(store: &dyn Store, request: Request) -> bool {
         }
         Request::Remove { machine } => machines::remove(store, &keys, &by, &serial(machine)).await.is_ok(),
         Request::Register { machine } => {
-            let new = NewMachine::new(NewMachineInput {
-                serial: serial(machine).to_string(),
-                role: "worker".to_owned(),
-                bmc_type: "iDRAC-9".to_owned(),
-                ..NewMachineInput::default()
-            });
-            machines::register(store, &keys, &by, &[new.unwrap()], OutsidePool::Refuse).await.is_ok()
+            let new = new_machine(&serial(machine));
+            machines::register(store, &keys, &by, &[new], OutsidePool::Refuse).await.is_ok()
         }
         Request::Reseal => {
             let again = |_: &Serial, _: &DiskPath, sealed: &Bytes| Ok(Some(sealed.clone()));
@@ -172,46 +155,11 @@ impl Store for Script {
         })
     }
 
-    fn latest_commit(&self) -> StoreFuture<'_, Revision> {
-        unused()
-    }
-
-    fn watch(&self, _: String, _: Revision) -> StoreFuture<'_, Watch> {
-        unused()
-    }
-
-    fn grant_lease(&self, _: Duration) -> StoreFuture<'_, LeaseId> {
-        unused()
-    }
-
-    fn keep_alive(&self, _: LeaseId) -> StoreFuture<'_, bool> {
-        unused()
-    }
-
-    fn revoke_lease(&self, _: LeaseId) -> StoreFuture<'_, ()> {
-        unused()
-    }
-
-    fn compact(&self, _: Revision) -> StoreFuture<'_, ()> {
-        unused()
-    }
-
-    fn limits(&self) -> TxnLimits {
-        TxnLimits { ops_max: 128, bytes_max: 1 << 20, value_bytes_max: 1 << 20, hint: "" }
-    }
-}
-
-/// No change of a machine or a key does this; the model would have to learn it.
-fn unused<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    Box::pin(ready(Err(StoreError::Invalid { reason: "not part of the model".to_owned() })))
+    rest_of_the_store!();
 }
 
 fn stored(item: Item) -> KeyValue {
     let Item { key, value, fresh } = item;
     let mod_revision = if fresh { FRESH } else { STALE };
     KeyValue { key, value, create_revision: mod_revision, mod_revision, lease: None }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use sabakan_domain::lifecycle::HealthState;
 use sabakan_store::{Compare, Op, Range, Revision, Txn};
 
-use super::replay::{Asked, FRESH, Item, PREFIX, PUBLISHED, Reached, Reply, Request, run, serial};
+use super::replay::{Asked, FRESH, Item, Reached, Reply, Request, run, serial};
+use crate::model::{PREFIX, PUBLISHED, empty};
 
 /// Everything stored but the audit log.
 pub type World = BTreeMap<String, Bytes>;
@@ -79,11 +80,7 @@ impl Model {
 
     /// All machines registered, by the product.
     pub fn start(&self) -> World {
-        let ipam = r#"{"max-nodes-in-rack":28,"node-ipv4-pool":"10.69.0.0/16","node-ipv4-offset":"","node-ipv4-range-size":6,
-            "node-ipv4-range-mask":26,"node-ip-per-node":3,"node-index-offset":3,"node-gateway-offset":1,
-            "bmc-ipv4-pool":"10.72.16.0/20","bmc-ipv4-offset":"0.0.1.0","bmc-ipv4-range-size":5,"bmc-ipv4-range-mask":20,
-            "bmc-ipv4-gateway-offset":1}"#;
-        let mut world = World::from([(format!("{PREFIX}ipam"), Bytes::from_static(ipam.as_bytes()))]);
+        let mut world = empty();
         for machine in 0..self.machines {
             world = alone(&world, Request::Register { machine }, Broken::Nothing).expect("registered");
         }

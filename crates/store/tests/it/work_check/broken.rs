@@ -1,10 +1,9 @@
 //! What may be broken on purpose: a rule that is shown a wrong fact, a compare or a write that is missing, a decision that forgets.
 
-use jiff::Timestamp;
 use sabakan_domain::{
     lifecycle::HealthState,
     provision::{
-        engine::{self, Changed, Next},
+        engine::Changed,
         node::{Node, Phase},
         states::Kind,
         verbs::Verb,
@@ -134,17 +133,18 @@ impl Broken {
         }
     }
 
-    /// Changes what is next.
-    pub fn next(self, node: &Node, now: Timestamp) -> Next {
-        let next = engine::next(node, now);
-        let begun = |phase: &Phase| matches!(phase, Phase::Started { .. });
-        let once = node.current_step().is_some_and(|step| !step.idempotent);
-        let started = once && node.operation.as_ref().is_some_and(|operation| begun(&operation.phase));
-        match (self, next) {
-            (Broken::RunsTwice, Next::Fail(_)) if started => Next::Run { attempt: 2, resume: false },
-            (Broken::AttemptsForgotten, Next::Run { resume, .. }) => Next::Run { attempt: 1, resume },
-            (_, next) => next,
+    /// Changes what a worker that takes a node believes of the step it finds begun.
+    pub fn finds(self, node: &Node) -> Node {
+        let mut node = node.clone();
+        let Some(operation) = &mut node.operation else { return node };
+        match (self, &mut operation.phase) {
+            (Broken::RunsTwice, Phase::Started { .. }) => {
+                operation.steps.iter_mut().for_each(|step| step.idempotent = true);
+            }
+            (Broken::AttemptsForgotten, Phase::Started { attempt } | Phase::Resumed { attempt, .. }) => *attempt = 0,
+            _ => {}
         }
+        node
     }
 
     /// Changes what a worker writes.

@@ -14,7 +14,7 @@ use sabakan_domain::{
 };
 
 use super::{
-    clients::{Action, goes_on},
+    clients::Action,
     world::{Done, Seen, World},
 };
 
@@ -113,7 +113,7 @@ impl Change<'_> {
         let worker = takes || self.action.holds_lock();
         claim!(worker || !before.locked || work(before) == work(after), "G5: changed while a worker holds it");
         let keeps = matches!(self.action, Action::Write(_)) && after.locked;
-        claim!(!keeps || goes_on(&after.node), "a worker holds on to a node that is {}", after.node.state);
+        claim!(!keeps || runs(&after.node), "a worker holds on to a node that is {}", after.node.state);
         Ok(())
     }
 
@@ -150,8 +150,9 @@ impl Change<'_> {
         let begun = matches!(after.phase, Phase::Started { .. });
         let known = before.index == after.index && before.phase != Phase::Ready;
         let again = begun && known && before.phase != after.phase;
-        let idempotent = after.steps.get(after.index).is_none_or(|step| step.idempotent);
-        claim!(!again || idempotent, "step {} is begun twice", after.steps[after.index].key());
+        // As it was when it was begun first: whoever begins it again may not call it harmless then.
+        let idempotent = before.steps.get(before.index).is_none_or(|step| step.idempotent);
+        claim!(!again || idempotent, "step {} is begun twice", before.steps[before.index].key());
         Ok(())
     }
 
@@ -236,6 +237,12 @@ pub fn at_rest(seen: &Seen) -> bool {
         Kind::Waiting => node.maintenance.is_some() && !seen.locked,
         Kind::Busy => false,
     }
+}
+
+/// A step is recorded as begun.
+fn runs(node: &Node) -> bool {
+    let phase = node.operation.as_ref().map(|operation| &operation.phase);
+    matches!(phase, Some(Phase::Started { .. } | Phase::Resumed { .. }))
 }
 
 fn idle(node: &Node) -> bool {

@@ -4,36 +4,31 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use sabakan_domain::{
-    audit::Actor,
     crypt::DiskPath,
     ipam::OutsidePool,
     lifecycle::{Force, HealthState},
-    machine::{NewMachine, NewMachineInput},
     provision::{
         accept::{self, Offered, Options, Request},
         builtin, edit,
-        engine::{self, Changed, Learned, Next, Outcome},
+        engine::{self, Changed, Learned, Outcome},
         node::{Maintenance, Node, Phase, WaitOn},
         steps::{Args, Flow, Interface, Place, Step, StepRequest, StepSpec},
+        turn::{self, First},
         verbs::Verb,
     },
 };
-use sabakan_store::{
-    keys::Keys as KeyNames,
-    repo::{
-        audit::By,
-        crypts, machines,
-        nodes::{self, Facts, Grip, Held},
-    },
+use sabakan_store::repo::{
+    crypts, machines,
+    nodes::{self, Facts, Grip, Held},
 };
 
 use super::{
     broken::Broken,
     store::{Desk, LEASE, Noted},
-    world::{Hand, NOW, PREFIX, PUBLISHED, Seen, World, late, serial},
+    world::{Hand, Seen, World, late, serial},
 };
+use crate::model::{NOW, by, names, new_machine};
 
 /// One thing that somebody does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -236,82 +231,40 @@ impl Clients {
         desk.run(nodes::ask(desk, &names(), &by(), &serial(), verb.as_str(), decide));
     }
 
-    /// As the conductor does it: the first step is recorded as begun together with the lock.
     fn take(&self, desk: &Desk, is_late: bool) -> Option<Hand> {
         let now = if is_late { late() } else { NOW };
-        let decide = |facts: &Facts| match self.broken.next(&facts.node, now) {
-            Next::Leave => None,
-            Next::Run { attempt, resume } => {
-                Some((engine::begin(&facts.node, attempt, resume, WORKER, now), Hand::Run))
-            }
-            Next::Finish | Next::Fail(_) | Next::Expire => Some((Changed::new(&facts.node), Hand::Record)),
-        };
+        let decide = |facts: &Facts| turn::first(&self.broken.finds(&facts.node), WORKER, now);
         let taken = desk.result_of(nodes::take(desk, &names(), LEASE, WORKER, &serial(), now, decide))?;
-        taken.unwrap().map(|(_, _, first)| first)
+        taken.unwrap().map(|(_, _, first)| match first {
+            First::Run => Hand::Run,
+            First::Record => Hand::Record,
+        })
     }
 
     fn write(&self, desk: &Desk, went: Went) {
         let now = if matches!(went, Went::WellTooLate | Went::NoStepTooLate) { late() } else { NOW };
+        let stopping = went == Went::WellAndStopping;
         let decide = |facts: &Facts| {
-            let mut changed = self.advance(facts, went, now);
+            let world = engine::World {
+                machine: machine_of(facts),
+                has_keys: facts.has_keys && self.broken != Broken::ArrivesWithKeys,
+                offered: OFFERED,
+                options: &self.options,
+            };
+            let mut node = facts.node.clone();
+            node.retire_declared &= self.broken != Broken::ArrivesDeclared;
+            let mut changed = turn::advance(&node, outcome(went), world, WORKER, now, stopping);
             self.broken.writes(&facts.node, &mut changed);
-            let grip = if goes_on(&changed.node) { Grip::Keep } else { Grip::Release };
+            let grip = if turn::goes_on(&changed.node) { Grip::Keep } else { Grip::Release };
             (changed, self.broken.grip(grip))
         };
         desk.run(nodes::write(desk, &names(), &self.held, &by(), None, decide));
     }
-
-    /// As the conductor does it: the outcome and everything that follows from it at once are one write.
-    fn advance(&self, facts: &Facts, went: Went, now: Timestamp) -> Changed {
-        let world = engine::World {
-            machine: machine_of(facts),
-            has_keys: facts.has_keys && self.broken != Broken::ArrivesWithKeys,
-            offered: OFFERED,
-            options: &self.options,
-        };
-        let mut node = facts.node.clone();
-        node.retire_declared &= self.broken != Broken::ArrivesDeclared;
-        let mut changed = match outcome(went) {
-            Some(outcome) => engine::record(&node, outcome, world, WORKER, now),
-            None => Changed::new(&node),
-        };
-        for _ in 0..HOPS_AT_ONCE {
-            let world = engine::World { machine: changed.machine.or(world.machine), ..world };
-            let then = match self.broken.next(&changed.node, now) {
-                Next::Leave => break,
-                Next::Run { .. } if went == Went::WellAndStopping => break,
-                Next::Run { attempt, resume } => engine::begin(&changed.node, attempt, resume, WORKER, now),
-                Next::Finish => engine::finish(&changed.node, world, WORKER, now),
-                Next::Fail(reason) => engine::give_up(&changed.node, &reason, world, WORKER, now),
-                Next::Expire => engine::expire(&changed.node, world, WORKER, now),
-            };
-            let rows = changed.rows.into_iter().chain(then.rows).collect();
-            changed = Changed { node: then.node, machine: then.machine.or(changed.machine), rows };
-            if goes_on(&changed.node) {
-                break;
-            }
-        }
-        changed
-    }
 }
 
 fn register(desk: &Desk) {
-    let new = NewMachine::new(NewMachineInput {
-        serial: serial().to_string(),
-        role: "worker".to_owned(),
-        bmc_type: "iDRAC-9".to_owned(),
-        ..NewMachineInput::default()
-    });
-    desk.run(machines::register(desk, &names(), &by(), &[new.unwrap()], OutsidePool::Refuse));
-}
-
-/// An operation that ends and its successor are a few hops at most.
-const HOPS_AT_ONCE: usize = 8;
-
-/// Whether the next step was recorded as begun.
-pub fn goes_on(node: &Node) -> bool {
-    let phase = node.operation.as_ref().map(|operation| &operation.phase);
-    matches!(phase, Some(Phase::Started { .. } | Phase::Resumed { .. }))
+    let new = new_machine(&serial());
+    desk.run(machines::register(desk, &names(), &by(), &[new], OutsidePool::Refuse));
 }
 
 fn outcome(went: Went) -> Option<Outcome> {
@@ -351,12 +304,4 @@ fn check_unlocked(facts: &Facts) -> Result<(), Refused> {
 
 fn machine_of(facts: &Facts) -> Option<HealthState> {
     facts.machine.as_ref().map(|machine| machine.status.state)
-}
-
-fn names() -> KeyNames {
-    KeyNames::new(PREFIX, PUBLISHED)
-}
-
-fn by() -> By {
-    By { actor: Actor::internal("model"), host: "model".to_owned(), now: NOW }
 }

@@ -3,23 +3,18 @@
 //! the explorer's business.
 
 use std::{
-    future::{Future, pending, ready},
-    pin::pin,
+    future::{pending, ready},
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, Waker},
-    time::Duration,
 };
 
-use sabakan_store::{
-    Compare, KeyValue, LeaseId, Page, Range, Revision, Snapshot, Store, StoreError, StoreFuture, Txn, TxnLimits,
-    TxnOutcome, Watch,
-};
+use sabakan_store::{Compare, KeyValue, LeaseId, Page, Range, Revision, Snapshot, Store, StoreFuture, Txn, TxnOutcome};
 
 use super::{
     broken::Broken,
     clients::Action,
     world::{Keys, World},
 };
+use crate::model::{self, lock, rest_of_the_store};
 
 /// The revision of a key that was not written since it was read. Revisions are only compared for equality with the present one.
 const FRESH: Revision = Revision(2);
@@ -60,18 +55,11 @@ impl Desk {
 
     /// The same, with the answer. `None`: it goes on after its commit.
     pub fn result_of<T>(&self, call: impl Future<Output = T>) -> Option<T> {
-        match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Some(result),
-            Poll::Pending => None,
-        }
+        model::run(call)
     }
 
     pub fn noted(self) -> Noted {
         self.noted.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self) -> std::sync::MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stored(&self, key: &str) -> Option<KeyValue> {
@@ -96,68 +84,37 @@ impl Desk {
 impl Store for Desk {
     fn commit(&self, mut txn: Txn) -> StoreFuture<'_, TxnOutcome> {
         self.broken.send(self.action, &mut txn);
-        if self.note().txn.is_some() || !txn.when.iter().all(|compare| self.holds(compare)) {
+        if lock(&self.noted).txn.is_some() || !txn.when.iter().all(|compare| self.holds(compare)) {
             return Box::pin(pending());
         }
         // Nothing is written: as good as a read.
         if !txn.then.is_empty() {
-            self.note().txn = Some(txn);
+            lock(&self.noted).txn = Some(txn);
         }
         Box::pin(ready(Ok(TxnOutcome::Committed(MINE))))
     }
 
     fn get_many(&self, keys: Vec<String>) -> StoreFuture<'_, Snapshot> {
-        if self.note().txn.is_some() {
+        if lock(&self.noted).txn.is_some() {
             return Box::pin(pending());
         }
         let mut values: Vec<Option<KeyValue>> = keys.iter().map(|key| self.stored(key)).collect();
         for (key, value) in keys.iter().zip(&mut values) {
-            self.note().reads |= Keys::of(key);
+            lock(&self.noted).reads |= Keys::of(key);
             self.broken.show(self.action, key, value);
         }
         Box::pin(ready(Ok(Snapshot { values, revision: FRESH })))
     }
 
     fn list(&self, range: Range) -> StoreFuture<'_, Page> {
-        if self.note().txn.is_some() {
+        if lock(&self.noted).txn.is_some() {
             return Box::pin(pending());
         }
-        self.note().reads |= Keys::of(&range.prefix);
+        lock(&self.noted).reads |= Keys::of(&range.prefix);
         let found = self.world.stored.keys().filter(|key| key.starts_with(range.prefix.as_str()));
         let items: Vec<KeyValue> = found.take(range.limit).filter_map(|key| self.stored(key)).collect();
         Box::pin(ready(Ok(Page { items, revision: FRESH, more: false })))
     }
 
-    fn latest_commit(&self) -> StoreFuture<'_, Revision> {
-        unused()
-    }
-
-    fn watch(&self, _: String, _: Revision) -> StoreFuture<'_, Watch> {
-        unused()
-    }
-
-    fn grant_lease(&self, _: Duration) -> StoreFuture<'_, LeaseId> {
-        unused()
-    }
-
-    fn keep_alive(&self, _: LeaseId) -> StoreFuture<'_, bool> {
-        unused()
-    }
-
-    fn revoke_lease(&self, _: LeaseId) -> StoreFuture<'_, ()> {
-        unused()
-    }
-
-    fn compact(&self, _: Revision) -> StoreFuture<'_, ()> {
-        unused()
-    }
-
-    fn limits(&self) -> TxnLimits {
-        TxnLimits { ops_max: 128, bytes_max: 1 << 20, value_bytes_max: 1 << 20, hint: "" }
-    }
-}
-
-/// No change of a machine or a node does this; the model would have to learn it.
-fn unused<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    Box::pin(ready(Err(StoreError::Invalid { reason: "not part of the model".to_owned() })))
+    rest_of_the_store!();
 }

@@ -19,11 +19,7 @@ use sabakan_store::{
     records::{LockRecord, NodeRecord, RowRecord},
 };
 
-pub const PREFIX: &str = "/s/";
-pub const PUBLISHED: &str = "/p/";
-
-/// Now, for everything that is not too late.
-pub const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+use crate::model::{NOW, PREFIX, PUBLISHED, empty};
 
 /// After every deadline.
 pub fn late() -> Timestamp {
@@ -140,12 +136,7 @@ pub struct Done {
 impl World {
     /// An empty site that knows its addresses.
     pub fn empty() -> World {
-        let ipam = r#"{"max-nodes-in-rack":28,"node-ipv4-pool":"10.69.0.0/16","node-ipv4-offset":"","node-ipv4-range-size":6,
-            "node-ipv4-range-mask":26,"node-ip-per-node":3,"node-index-offset":3,"node-gateway-offset":1,
-            "bmc-ipv4-pool":"10.72.16.0/20","bmc-ipv4-offset":"0.0.1.0","bmc-ipv4-range-size":5,"bmc-ipv4-range-mask":20,
-            "bmc-ipv4-gateway-offset":1}"#;
-        let stored = BTreeMap::from([(format!("{PREFIX}ipam"), Bytes::from_static(ipam.as_bytes()))]);
-        World { stored, hand: Hand::Nobody }
+        World { stored: empty(), hand: Hand::Nobody }
     }
 
     pub fn published(&self) -> bool {
