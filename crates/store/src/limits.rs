@@ -131,6 +131,9 @@ pub const QUEUE_ENTRIES_MAX: usize = 10_000;
 /// Nodes that come into the reboot queue at once: etcd takes 128 writes in one transaction.
 pub const REBOOTS_AT_ONCE: usize = 100;
 
+/// Entries of a queue that are changed in one transaction, two writes for each, and etcd takes 128.
+pub const CHANGED_AT_ONCE: usize = 50;
+
 /// Incidents that are forgotten in one transaction. One is opened, one goes.
 pub const FORGOTTEN_AT_ONCE: usize = 10;
 

@@ -78,6 +78,7 @@ impl Repairs {
         stop_unwanted(&around, work);
         let next = queue::next(&around);
         let uncordoned = self.uncordon(&next.uncordon, seen).await;
+        self.remove(lead, &next.acts).await?;
         let by_index = by_index(&entries);
         for (index, act) in &next.acts {
             if let Some(entry) = by_index.get(index) {
@@ -131,6 +132,14 @@ impl Repairs {
         !addresses.is_empty()
     }
 
+    /// Takes all entries out of the queue that go, together: somebody may have deleted thousands, and others wait for this.
+    async fn remove(&self, lead: &Lead, acts: &[(u64, Act)]) -> Result<(), ServiceError> {
+        let on = &self.on;
+        let gone: Vec<u64> = acts.iter().filter(|(_, act)| *act == Act::Remove).map(|(index, _)| *index).collect();
+        repairs::remove(&*on.store, &on.keys, &on.by(&self.actor()), lead, &gone).await?;
+        Ok(())
+    }
+
     /// Writes down what is done with an entry, and begins it.
     async fn carry_out(
         self: &Arc<Self>,
@@ -140,11 +149,9 @@ impl Repairs {
         act: &Act,
         work: &mut Work,
     ) -> Result<(), ServiceError> {
-        let on = &self.on;
         match act {
-            Act::Remove => {
-                repairs::remove(&*on.store, &on.keys, &on.by(&self.actor()), lead, entry.index).await?;
-            }
+            // It has gone with the others.
+            Act::Remove => {}
             Act::Finish { healthy: false, because } => {
                 let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
                 // Running out of steps is told by a number that no step has.

@@ -95,52 +95,40 @@ impl Repairs {
     /// Marks an entry for removal: a finished one is cleared, any other is cancelled.
     pub async fn delete(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
         let mark = |entry: &Entry| (!entry.deleted).then(|| Entry { deleted: true, ..entry.clone() });
-        self.change(actor, index, "delete", mark).await
+        let on = &self.on;
+        repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, "delete", mark).await?;
+        Ok(())
     }
 
     /// Marks all finished entries, or all others; which.
     pub async fn delete_all(&self, actor: &Actor, finished: bool) -> Result<Vec<u64>, ServiceError> {
-        let wanted = |entry: &Entry| entry.is_finished() == finished && !entry.deleted;
-        let mark = |entry: &Entry| wanted(entry).then(|| Entry { deleted: true, ..entry.clone() });
-        self.change_all(actor, "delete", wanted, mark).await
+        let mark = |entry: &Entry| {
+            let wanted = entry.is_finished() == finished && !entry.deleted;
+            wanted.then(|| Entry { deleted: true, ..entry.clone() })
+        };
+        self.change_all(actor, "delete", mark).await
     }
 
     /// Lets drains that failed be tried at once; of which entries.
     pub async fn reset_backoff(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
-        let wanted = |entry: &Entry| entry.backoff != Backoff::default();
-        let reset = |entry: &Entry| wanted(entry).then(|| Entry { backoff: Backoff::default(), ..entry.clone() });
-        self.change_all(actor, "reset-backoff", wanted, reset).await
+        let reset = |entry: &Entry| {
+            let wanted = entry.backoff != Backoff::default();
+            wanted.then(|| Entry { backoff: Backoff::default(), ..entry.clone() })
+        };
+        self.change_all(actor, "reset-backoff", reset).await
     }
 
+    /// Makes a change of all entries that it changes; which.
     async fn change_all(
         &self,
         actor: &Actor,
         action: &'static str,
-        wanted: impl Fn(&Entry) -> bool,
-        change: impl Fn(&Entry) -> Option<Entry> + Copy,
-    ) -> Result<Vec<u64>, ServiceError> {
-        let state = self.state().await?;
-        let indexes: Vec<u64> = state.entries.iter().filter(|entry| wanted(entry)).map(|entry| entry.index).collect();
-        for index in &indexes {
-            match self.change(actor, *index, action, change).await {
-                // It went by itself.
-                Ok(()) | Err(ServiceError::NotFound) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(indexes)
-    }
-
-    async fn change(
-        &self,
-        actor: &Actor,
-        index: u64,
-        action: &'static str,
         change: impl Fn(&Entry) -> Option<Entry>,
-    ) -> Result<(), ServiceError> {
-        let on = &self.on;
-        repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, action, change).await?;
-        Ok(())
+    ) -> Result<Vec<u64>, ServiceError> {
+        let (on, state) = (&self.on, self.state().await?);
+        let concerned = state.entries.iter().filter(|entry| change(entry).is_some());
+        let indexes: Vec<u64> = concerned.map(|entry| entry.index).collect();
+        Ok(repairs::update_many(&*on.store, &on.keys, &on.by(actor), &indexes, action, change).await?)
     }
 }
 

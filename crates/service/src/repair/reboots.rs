@@ -49,50 +49,35 @@ impl Repairs {
 
     /// Cancels a reboot that has not ended.
     pub async fn cancel_reboot(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
-        self.change_reboot(actor, index, |entry| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() }).await
+        let on = &self.on;
+        let cancel = |entry: &RebootEntry| Some(cancelled(entry));
+        repairs::edit_reboot(&*on.store, &on.keys, &on.by(actor), Under::default(), index, cancel).await?;
+        Ok(())
     }
 
     /// Cancels all of them; which.
     pub async fn cancel_all_reboots(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
-        let wanted = |entry: &RebootEntry| entry.status != RebootStatus::Cancelled;
-        let cancel = |entry: &RebootEntry| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() };
-        self.change_reboots(actor, wanted, cancel).await
+        self.change_reboots(actor, cancelled).await
     }
 
     /// Lets drains that failed be tried at once; of which entries.
     pub async fn reset_reboot_backoff(&self, actor: &Actor) -> Result<Vec<u64>, ServiceError> {
-        let wanted = |entry: &RebootEntry| entry.backoff != Backoff::default();
-        let reset = |entry: &RebootEntry| RebootEntry { backoff: Backoff::default(), ..entry.clone() };
-        self.change_reboots(actor, wanted, reset).await
+        self.change_reboots(actor, |entry| RebootEntry { backoff: Backoff::default(), ..entry.clone() }).await
     }
 
+    /// Makes a change of all entries that it changes; which.
     async fn change_reboots(
         &self,
         actor: &Actor,
-        wanted: impl Fn(&RebootEntry) -> bool,
-        change: impl Fn(&RebootEntry) -> RebootEntry + Copy,
-    ) -> Result<Vec<u64>, ServiceError> {
-        let state = self.state().await?;
-        let indexes: Vec<u64> = state.reboots.iter().filter(|entry| wanted(entry)).map(|entry| entry.index).collect();
-        for index in &indexes {
-            match self.change_reboot(actor, *index, change).await {
-                // It went by itself.
-                Ok(()) | Err(ServiceError::NotFound) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(indexes)
-    }
-
-    async fn change_reboot(
-        &self,
-        actor: &Actor,
-        index: u64,
         change: impl Fn(&RebootEntry) -> RebootEntry,
-    ) -> Result<(), ServiceError> {
-        let on = &self.on;
-        repairs::edit_reboot(&*on.store, &on.keys, &on.by(actor), Under::default(), index, |entry| Some(change(entry)))
-            .await?;
-        Ok(())
+    ) -> Result<Vec<u64>, ServiceError> {
+        let (on, state) = (&self.on, self.state().await?);
+        let concerned = state.reboots.iter().filter(|entry| change(entry) != **entry);
+        let indexes: Vec<u64> = concerned.map(|entry| entry.index).collect();
+        Ok(repairs::edit_reboots(&*on.store, &on.keys, &on.by(actor), &indexes, change).await?)
     }
+}
+
+fn cancelled(entry: &RebootEntry) -> RebootEntry {
+    RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() }
 }

@@ -15,14 +15,14 @@ use sabakan_domain::{
 use serde_json::Value;
 
 use super::{
-    ChangeError,
+    ChangeError, all,
     audit::{Act, By},
-    change,
+    change, get_one,
     leaders::Lead,
-    revision_of,
+    revision_of, write,
 };
 use crate::{
-    Compare, KeyValue, Op, Range, Revision, Store, StoreError, Txn, TxnOutcome,
+    Compare, KeyValue, Op, Revision, Store, StoreError, Txn, TxnOutcome,
     keys::Keys,
     limits,
     records::{self, ConfigurationRecord, ConstraintsRecord, PlanNumbersRecord, PlanRecord},
@@ -155,24 +155,6 @@ fn assemble<'a>(
     Ok(Configured { configuration, template_revision, plan, revision: kv.mod_revision })
 }
 
-/// Every key with a prefix, as of one moment: the given one, or now.
-pub(super) async fn all(
-    store: &dyn Store,
-    prefix: String,
-    at: Option<Revision>,
-) -> Result<(Vec<KeyValue>, Revision), StoreError> {
-    let (mut items, mut range) = (Vec::new(), Range { at, ..Range::first(prefix) });
-    loop {
-        let page = store.list(range.clone()).await?;
-        range.after = page.items.last().map(|kv| kv.key.clone());
-        range.at = Some(page.revision);
-        items.extend(page.items);
-        if !page.more {
-            return Ok((items, page.revision));
-        }
-    }
-}
-
 fn parse<T: serde::de::DeserializeOwned>(kv: &KeyValue) -> Result<T, StoreError> {
     serde_json::from_slice(&kv.value).map_err(|error| corrupt(kv, error.to_string()))
 }
@@ -188,17 +170,9 @@ pub async fn put_template(
     by: &By,
     template: &Template,
 ) -> Result<(), ChangeError<Infallible>> {
-    let value = records::encode(&template.document);
-    let workers = template.workers.len();
-    write(
-        store,
-        keys,
-        by,
-        Op::put(keys.cluster_template(), value),
-        "put-template",
-        format!("{workers} worker templates"),
-    )
-    .await
+    let op = Op::put(keys.cluster_template(), records::encode(&template.document));
+    let detail = format!("{} worker templates", template.workers.len());
+    write(store, keys, by, op, act("put-template", detail)).await
 }
 
 /// Says which machines may be used; `None`: the defaults.
@@ -209,10 +183,11 @@ pub async fn put_variables(
     text: Option<&str>,
 ) -> Result<(), ChangeError<Infallible>> {
     let key = keys.cluster_variables();
-    match text {
-        Some(text) => write(store, keys, by, Op::put(key, text.to_owned()), "put-variables", text.to_owned()).await,
-        None => write(store, keys, by, Op::Delete(key), "delete-variables", String::new()).await,
-    }
+    let (op, act) = match text {
+        Some(text) => (Op::put(key, text.to_owned()), act("put-variables", text.to_owned())),
+        None => (Op::Delete(key), act("delete-variables", String::new())),
+    };
+    write(store, keys, by, op, act).await
 }
 
 /// Has the planner work, or not.
@@ -223,11 +198,8 @@ pub async fn set_enabled(
     enabled: bool,
 ) -> Result<(), ChangeError<Infallible>> {
     let key = keys.cluster_disabled();
-    if enabled {
-        write(store, keys, by, Op::Delete(key), "enable", String::new()).await
-    } else {
-        write(store, keys, by, Op::put(key, ""), "disable", String::new()).await
-    }
+    let (op, action) = if enabled { (Op::Delete(key), "enable") } else { (Op::put(key, ""), "disable") };
+    write(store, keys, by, op, act(action, String::new())).await
 }
 
 /// Changes the constraints. `decide` gets what is there.
@@ -239,7 +211,7 @@ pub async fn edit_constraints<R: std::error::Error + 'static>(
 ) -> Result<Constraints, ChangeError<R>> {
     let plan = || async {
         let key = keys.cluster_constraints();
-        let found = store.get_many(vec![key.clone()]).await?.values.into_iter().flatten().next();
+        let found = get_one(store, key.clone()).await?;
         let before = found.as_ref().map(records::decode::<ConstraintsRecord, Constraints>).transpose()?;
         let after = decide(before.unwrap_or_default()).map_err(ChangeError::Refused)?;
         let value = records::encode(&ConstraintsRecord::from(&after));
@@ -311,8 +283,8 @@ pub async fn put_plan(
 
 /// The plan with a number.
 pub async fn find_plan(store: &dyn Store, keys: &Keys, number: u64) -> Result<Option<KeptPlan>, StoreError> {
-    let found = store.get_many(vec![keys.cluster_plan(number)]).await?.values;
-    found.into_iter().flatten().next().map(|kv| records::decode::<PlanRecord, _>(&kv)).transpose()
+    let found = get_one(store, keys.cluster_plan(number)).await?;
+    found.map(|kv| records::decode::<PlanRecord, _>(&kv)).transpose()
 }
 
 /// Plans that are kept, the newest first, at most so many, those before a number if one is given.
@@ -322,8 +294,7 @@ pub async fn plans(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Vec<KeptPlan>, StoreError> {
-    let found = store.get_many(vec![keys.cluster_plan_numbers()]).await?.values.into_iter().flatten().next();
-    let Some(kv) = found else { return Ok(Vec::new()) };
+    let Some(kv) = get_one(store, keys.cluster_plan_numbers()).await? else { return Ok(Vec::new()) };
     let PlanNumbersRecord { first, next } = parse(&kv)?;
     let end = before.unwrap_or(next).min(next);
     let begin = first.max(end.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX)));
@@ -359,22 +330,6 @@ fn put(
     txn.then.extend(keys.mirrored("cluster-revision").map(|key| Op::put(key, made_from.to_string())));
     // The program that carries it out could plan as well; two planners would undo each other's work.
     txn.then.extend(keys.mirrored("sabakan/disabled").map(|key| Op::put(key, "true")));
-}
-
-async fn write(
-    store: &dyn Store,
-    keys: &Keys,
-    by: &By,
-    op: Op,
-    action: &'static str,
-    detail: String,
-) -> Result<(), ChangeError<Infallible>> {
-    let plan = || async {
-        let mut txn = Txn { when: vec![], then: vec![op.clone()] };
-        by.log(&mut txn, keys, act(action, detail.clone()));
-        Ok((txn, ()))
-    };
-    change(store, plan).await
 }
 
 fn summary(plan: &KeptPlan) -> String {

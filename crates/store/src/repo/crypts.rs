@@ -13,7 +13,7 @@ use sabakan_domain::{
 use super::{
     ChangeError,
     audit::{Act, By},
-    change,
+    change, get_one,
     machines::{get, put as put_machine, with_node},
 };
 use crate::{Compare, Op, Range, Store, StoreError, Txn, keys::Keys};
@@ -96,8 +96,7 @@ pub async fn find(
     serial: &Serial,
     disk: &DiskPath,
 ) -> Result<Option<Bytes>, StoreError> {
-    let read = store.get_many(vec![keys.crypt(serial, disk)]).await?;
-    Ok(read.values.into_iter().flatten().next().map(|kv| kv.value))
+    Ok(get_one(store, keys.crypt(serial, disk)).await?.map(|kv| kv.value))
 }
 
 /// Deletes every key of a retiring machine, which makes it retired, and leaves a record of what was erased in the log. `describe`

@@ -1,5 +1,6 @@
 //! Which of several servers does a task: whoever holds its key, as long as the lease behind it lives.
 
+use super::get_one;
 use crate::{Compare, LeaseId, Op, Revision, Store, StoreError, Txn, TxnOutcome, keys::Keys};
 
 /// Proof that a server leads a task. What it writes compares it, so that nobody who lost the lead writes.
@@ -36,6 +37,6 @@ pub async fn claim(
 
 /// The server that leads a task.
 pub async fn holder(store: &dyn Store, keys: &Keys, task: &str) -> Result<Option<String>, StoreError> {
-    let found = store.get_many(vec![keys.leader(task)]).await?.values;
-    Ok(found.into_iter().flatten().next().map(|kv| String::from_utf8_lossy(&kv.value).into_owned()))
+    let found = get_one(store, keys.leader(task)).await?;
+    Ok(found.map(|kv| String::from_utf8_lossy(&kv.value).into_owned()))
 }

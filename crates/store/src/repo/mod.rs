@@ -21,12 +21,14 @@ pub mod tokens;
 
 use std::{
     collections::hash_map::RandomState,
+    convert::Infallible,
     future::Future,
     hash::{BuildHasher as _, Hasher as _},
     time::Duration,
 };
 
-use crate::{KeyValue, Revision, Store, StoreError, Txn, TxnOutcome, limits};
+use self::audit::{Act, By};
+use crate::{Compare, KeyValue, Op, Range, Revision, Store, StoreError, Txn, TxnOutcome, keys::Keys, limits};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,71 @@ where
         }
     }
     Err(StoreError::Conflict { attempts: limits::CAS_ATTEMPTS }.into())
+}
+
+/// Writes one key and its entry in the log, whatever was there before.
+async fn write(store: &dyn Store, keys: &Keys, by: &By, op: Op, act: Act) -> Result<(), ChangeError<Infallible>> {
+    let plan = || async {
+        let mut txn = Txn { when: vec![], then: vec![op.clone()] };
+        by.log(&mut txn, keys, act.clone());
+        Ok((txn, ()))
+    };
+    change(store, plan).await
+}
+
+/// Changes many keys, a bounded number of them in one transaction, each of which compares `when`; which were changed. `add` gets a key as
+/// it is and adds what becomes of it: one write and its entry in the log, or nothing and `false`. A key that is gone is passed over.
+/// Keys of a transaction that lost a race are planned again; after an error the transactions before it stay.
+async fn change_many(
+    store: &dyn Store,
+    when: &[Compare],
+    indexes: &[u64],
+    key: impl Fn(u64) -> String,
+    add: impl Fn(&mut Txn, u64, &KeyValue) -> Result<bool, StoreError>,
+) -> Result<Vec<u64>, ChangeError<Infallible>> {
+    // Two compares and two writes for each.
+    let accepted = store.limits().ops_max.saturating_sub(when.len()) / 2;
+    let at_once = limits::CHANGED_AT_ONCE.min(accepted).max(1);
+    let mut changed = Vec::new();
+    for some in indexes.chunks(at_once) {
+        let plan = || async {
+            let found = store.get_many(some.iter().map(|index| key(*index)).collect()).await?.values;
+            let (mut txn, mut planned) = (Txn::default(), Vec::new());
+            for (index, kv) in some.iter().zip(&found) {
+                if let Some(kv) = kv
+                    && add(&mut txn, *index, kv)?
+                {
+                    txn.when.push(Compare::ModRevision(kv.key.clone(), kv.mod_revision));
+                    planned.push(*index);
+                }
+            }
+            if !planned.is_empty() {
+                txn.when.extend_from_slice(when);
+            }
+            Ok((txn, planned))
+        };
+        changed.extend(change(store, plan).await?);
+    }
+    Ok(changed)
+}
+
+/// One key.
+async fn get_one(store: &dyn Store, key: String) -> Result<Option<KeyValue>, StoreError> {
+    Ok(store.get_many(vec![key]).await?.values.into_iter().flatten().next())
+}
+
+/// Every key with a prefix, as of one moment: the given one, or now.
+async fn all(store: &dyn Store, prefix: String, at: Option<Revision>) -> Result<(Vec<KeyValue>, Revision), StoreError> {
+    let (mut items, mut range) = (Vec::new(), Range { at, ..Range::first(prefix) });
+    loop {
+        let page = store.list(range.clone()).await?;
+        range.after = page.items.last().map(|kv| kv.key.clone());
+        range.at = Some(page.revision);
+        items.extend(page.items);
+        if !page.more {
+            return Ok((items, page.revision));
+        }
+    }
 }
 
 /// A pause that grows with the number of lost races, and differs between those who lost the same one.

@@ -30,7 +30,7 @@ use super::{
     ChangeError,
     audit::{Act, By},
     crypts::{self, StoredKey},
-    machines, pause_after, ports, revision_of,
+    get_one, machines, pause_after, ports, revision_of,
 };
 use crate::{
     Compare, KeyValue, LeaseId, Op, Range, Revision, Store, StoreError, Txn, TxnOutcome,
@@ -336,8 +336,7 @@ pub async fn history(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Ve
 
 /// What the last inspection found, as it was stored.
 pub async fn inventory(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Option<Bytes>, StoreError> {
-    let read = store.get_many(vec![keys.inventory(name)]).await?;
-    Ok(read.values.into_iter().flatten().next().map(|kv| kv.value))
+    Ok(get_one(store, keys.inventory(name)).await?.map(|kv| kv.value))
 }
 
 impl Held {

@@ -17,12 +17,13 @@ use sabakan_domain::{
 };
 
 use super::{
-    ChangeError,
+    ChangeError, all,
     audit::{Act, By},
-    change,
-    cluster::{ClusterState, all},
+    change, change_many,
+    cluster::ClusterState,
+    get_one,
     leaders::Lead,
-    revision_of,
+    revision_of, write,
 };
 use crate::{
     Compare, KeyValue, Op, Revision, Store, StoreError, Txn, TxnOutcome,
@@ -123,8 +124,8 @@ pub async fn read(store: &dyn Store, keys: &Keys) -> Result<RepairState, StoreEr
 
 /// The entry of the repair queue with an index.
 pub async fn find(store: &dyn Store, keys: &Keys, index: u64) -> Result<Option<Entry>, StoreError> {
-    let found = store.get_many(vec![keys.repair(index)]).await?.values;
-    found.into_iter().flatten().next().map(|kv| records::decode::<RepairRecord, _>(&kv)).transpose()
+    let found = get_one(store, keys.repair(index)).await?;
+    found.map(|kv| records::decode::<RepairRecord, _>(&kv)).transpose()
 }
 
 fn number(kv: Option<&KeyValue>) -> Result<u64, StoreError> {
@@ -295,36 +296,56 @@ pub async fn update(
         let Some(after) = decide(&before) else { return Ok((Txn::default(), None)) };
         let mut txn = Txn { when: vec![Compare::ModRevision(key, kv.mod_revision)], then: vec![] };
         txn.when.extend(under.compares(keys));
-        put_entry(&mut txn, keys, &after);
-        let detail = format!("repair {index}: {}/{}, step {}", after.status, after.step_status.as_str(), after.step);
-        by.log(&mut txn, keys, act(&instance(&after), action, detail));
+        put_changed(&mut txn, keys, by, action, &after);
         Ok((txn, Some(after)))
     };
     change(store, plan).await
 }
 
-/// Takes an entry out of the queue, if somebody wants it gone.
+fn put_changed(txn: &mut Txn, keys: &Keys, by: &By, action: &'static str, after: &Entry) {
+    put_entry(txn, keys, after);
+    let Entry { index, status, step, step_status, .. } = after;
+    let detail = format!("repair {index}: {status}/{}, step {step}", step_status.as_str());
+    by.log(txn, keys, act(&instance(after), action, detail));
+}
+
+/// Changes many entries, a bounded number of them in one transaction; which were changed. `decide` gets each as it is; `None` from it
+/// leaves it so.
+pub async fn update_many(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    indexes: &[u64],
+    action: &'static str,
+    decide: impl Fn(&Entry) -> Option<Entry>,
+) -> Result<Vec<u64>, ChangeError<Infallible>> {
+    let plan = |txn: &mut Txn, _, kv: &KeyValue| {
+        let after = decide(&records::decode::<RepairRecord, _>(kv)?);
+        if let Some(after) = &after {
+            put_changed(txn, keys, by, action, after);
+        }
+        Ok(after.is_some())
+    };
+    change_many(store, &[], indexes, |index| keys.repair(index), plan).await
+}
+
+/// Takes entries out of the queue, those of them that somebody wants gone; which.
 pub async fn remove(
     store: &dyn Store,
     keys: &Keys,
     by: &By,
     lead: &Lead,
-    index: u64,
-) -> Result<(), ChangeError<Infallible>> {
-    let plan = || async {
-        let key = keys.repair(index);
-        let found = store.get_many(vec![key.clone()]).await?.values.into_iter().flatten().next();
-        let Some(kv) = found else { return Ok((Txn::default(), ())) };
-        let entry: Entry = records::decode::<RepairRecord, _>(&kv)?;
-        if !entry.deleted {
-            return Ok((Txn::default(), ()));
+    indexes: &[u64],
+) -> Result<Vec<u64>, ChangeError<Infallible>> {
+    let plan = |txn: &mut Txn, index, kv: &KeyValue| {
+        let entry: Entry = records::decode::<RepairRecord, _>(kv)?;
+        if entry.deleted {
+            txn.then.push(Op::Delete(kv.key.clone()));
+            by.log(txn, keys, act(&instance(&entry), "dequeue", format!("repair {index}")));
         }
-        let when = vec![Compare::ModRevision(key.clone(), kv.mod_revision), lead.compare()];
-        let mut txn = Txn { when, then: vec![Op::Delete(key)] };
-        by.log(&mut txn, keys, act(&instance(&entry), "dequeue", format!("repair {index}")));
-        Ok((txn, ()))
+        Ok(entry.deleted)
     };
-    change(store, plan).await
+    change_many(store, &[lead.compare()], indexes, |index| keys.repair(index), plan).await
 }
 
 /// Says that a person has looked at an incident: its machines may be repaired.
@@ -337,8 +358,7 @@ pub async fn edit_incident(
 ) -> Result<Incident, ChangeError<QueueRefusal>> {
     let plan = || async {
         let key = keys.incident(number);
-        let found = store.get_many(vec![key.clone()]).await?.values.into_iter().flatten().next();
-        let kv = found.ok_or(ChangeError::NotFound)?;
+        let kv = get_one(store, key.clone()).await?.ok_or(ChangeError::NotFound)?;
         let after = decide(records::decode::<IncidentRecord, _>(&kv)?).map_err(ChangeError::Refused)?;
         let mut txn = Txn {
             when: vec![Compare::ModRevision(key.clone(), kv.mod_revision)],
@@ -419,7 +439,7 @@ pub async fn edit_settings(
 ) -> Result<RepairSettings, ChangeError<BadSetting>> {
     let plan = || async {
         let key = keys.auto_repair_settings();
-        let found = store.get_many(vec![key.clone()]).await?.values.into_iter().flatten().next();
+        let found = get_one(store, key.clone()).await?;
         let before = found.as_ref().map(records::decode::<RepairSettingsRecord, RepairSettings>).transpose()?;
         let after = decide(before.unwrap_or_default()).map_err(ChangeError::Refused)?;
         let value = records::encode(&RepairSettingsRecord::from(&after));
@@ -496,27 +516,44 @@ pub async fn edit_reboot(
         }
         let mut txn = Txn { when: vec![Compare::ModRevision(key.clone(), kv.mod_revision)], then: vec![] };
         txn.when.extend(under.compares(keys));
-        let detail = match &after {
-            Some(after) => format!("reboot {index} of {}: {}", after.node, after.status),
-            None => format!("reboot {index} of {}: gone", before.node),
-        };
-        txn.then.push(match &after {
-            Some(after) => Op::put(key, records::encode(&RebootRecord::from(after))),
-            None => Op::Delete(key),
-        });
-        by.log(&mut txn, keys, act("reboot-queue", "change-reboot", detail));
+        match &after {
+            Some(after) => put_reboot(&mut txn, keys, by, after),
+            None => {
+                txn.then.push(Op::Delete(key));
+                let detail = format!("reboot {index} of {}: gone", before.node);
+                by.log(&mut txn, keys, act("reboot-queue", "change-reboot", detail));
+            }
+        }
         Ok((txn, after))
     };
     change(store, plan).await
 }
 
-async fn write(store: &dyn Store, keys: &Keys, by: &By, op: Op, what: Act) -> Result<(), ChangeError<Infallible>> {
-    let plan = || async {
-        let mut txn = Txn { when: vec![], then: vec![op.clone()] };
-        by.log(&mut txn, keys, what.clone());
-        Ok((txn, ()))
+/// Changes many entries of the reboot queue, a bounded number of them in one transaction; which were changed. `decide` gets each as it
+/// is and says what it is then.
+pub async fn edit_reboots(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    indexes: &[u64],
+    decide: impl Fn(&RebootEntry) -> RebootEntry,
+) -> Result<Vec<u64>, ChangeError<Infallible>> {
+    let plan = |txn: &mut Txn, _, kv: &KeyValue| {
+        let before: RebootEntry = records::decode::<RebootRecord, _>(kv)?;
+        let after = decide(&before);
+        if after == before {
+            return Ok(false);
+        }
+        put_reboot(txn, keys, by, &after);
+        Ok(true)
     };
-    change(store, plan).await
+    change_many(store, &[], indexes, |index| keys.reboot(index), plan).await
+}
+
+fn put_reboot(txn: &mut Txn, keys: &Keys, by: &By, after: &RebootEntry) {
+    txn.then.push(Op::put(keys.reboot(after.index), records::encode(&RebootRecord::from(after))));
+    let detail = format!("reboot {} of {}: {}", after.index, after.node, after.status);
+    by.log(txn, keys, act("reboot-queue", "change-reboot", detail));
 }
 
 fn instance(entry: &Entry) -> String {

@@ -1,5 +1,6 @@
 //! The version of the stored data: written once into an empty store, checked at every start.
 
+use super::get_one;
 use crate::{
     Compare, Op, Range, Store, StoreError, Txn, TxnOutcome,
     keys::{Keys, SCHEMA_VERSION},
@@ -74,8 +75,7 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<(), SchemaError> {
     if transfer::interrupted_import(store, keys.prefix()).await? {
         return Err(SchemaError::InterruptedImport);
     }
-    let read = store.get_many(vec![keys.version()]).await?.values;
-    let found = read.into_iter().flatten().next().map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
+    let found = get_one(store, keys.version()).await?.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
     match found {
         Some(found) if found != SCHEMA_VERSION => Err(SchemaError::Version { prefix: keys.prefix().to_owned(), found }),
         _ => Ok(()),

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use sabakan_domain::audit::Category;
 
 use super::{
-    ChangeError,
+    ChangeError, all,
     audit::{Act, By},
     change,
 };
-use crate::{Compare, Op, Range, Store, StoreError, Txn, keys::Keys};
+use crate::{Compare, Op, Store, StoreError, Txn, keys::Keys};
 
 /// Stores a new token. `description` goes to the log and holds no secret.
 pub async fn create(
@@ -48,16 +48,8 @@ pub async fn revoke(store: &dyn Store, keys: &Keys, by: &By, id: &str) -> Result
 pub async fn list(store: &dyn Store, keys: &Keys) -> Result<Vec<(String, Bytes)>, StoreError> {
     let prefix = keys.tokens();
     let id = |key: &str| key.strip_prefix(&prefix).unwrap_or_default().to_owned();
-    let (mut all, mut range) = (Vec::new(), Range::first(prefix.clone()));
-    loop {
-        let page = store.list(range.clone()).await?;
-        range.after = page.items.last().map(|kv| kv.key.clone());
-        range.at = Some(page.revision);
-        all.extend(page.items.into_iter().map(|kv| (id(&kv.key), kv.value)));
-        if !page.more {
-            return Ok(all);
-        }
-    }
+    let (found, _) = all(store, prefix.clone(), None).await?;
+    Ok(found.into_iter().map(|kv| (id(&kv.key), kv.value)).collect())
 }
 
 fn act(id: &str, action: &'static str, detail: &str) -> Act {

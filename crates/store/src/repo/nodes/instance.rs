@@ -10,7 +10,7 @@ use crate::{
     Compare, Op, Revision, Store, StoreError, Txn,
     keys::Keys,
     records::{self, AllocationRecord},
-    repo::revision_of,
+    repo::{get_one, revision_of},
 };
 
 /// Adds to the transaction that turns `before` into `after` what has to change with it: a workload that leaves frees its claim and
@@ -50,8 +50,7 @@ pub(in crate::repo) async fn follow(
 
 /// The node that has a workload.
 pub(in crate::repo) async fn holder(store: &dyn Store, keys: &Keys, uuid: &str) -> Result<Option<Serial>, StoreError> {
-    let found = store.get_many(vec![keys.instance(uuid)]).await?.values.into_iter().flatten().next();
-    let Some(kv) = found else { return Ok(None) };
+    let Some(kv) = get_one(store, keys.instance(uuid)).await? else { return Ok(None) };
     let name = Serial::new(String::from_utf8_lossy(&kv.value));
     name.map(Some).map_err(|_| StoreError::Corrupt { place: kv.key, reason: "names no node".to_owned() })
 }

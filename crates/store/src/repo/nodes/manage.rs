@@ -18,7 +18,7 @@ use crate::{
     keys::Keys,
     limits,
     records::{self, NodeRecord, RowRecord},
-    repo::{ChangeError, audit::By, change, chassis, pause_after, ports},
+    repo::{ChangeError, audit::By, change, chassis, get_one, pause_after, ports},
 };
 
 /// Why a node is not made or renamed.
@@ -206,7 +206,7 @@ async fn reseal_one(
             return Ok(count);
         }
         tokio::time::sleep(pause_after(attempt)).await;
-        current = store.get_many(vec![kv.key]).await?.values.into_iter().flatten().next();
+        current = get_one(store, kv.key).await?;
     }
     Err(StoreError::Conflict { attempts: limits::CAS_ATTEMPTS })
 }

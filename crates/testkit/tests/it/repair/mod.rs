@@ -8,6 +8,7 @@ mod crash;
 mod guard;
 mod hindered;
 mod limits;
+mod many;
 mod reboots;
 mod rest;
 mod servers;
