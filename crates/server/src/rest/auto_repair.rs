@@ -70,9 +70,7 @@ pub(super) async fn enable(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Json<EnabledJson>, ApiError> {
-    let body = body::read(&app.bodies, headers, body, limits::STATE_BYTES_MAX).await?;
-    let wrong = |error: serde_json::Error| ApiError::invalid(format!("{{\"enabled\": true}} is expected: {error}"));
-    let wish: EnabledJson = serde_json::from_slice(&body).map_err(wrong)?;
+    let wish = body::read_switch(&app.bodies, headers, body).await?;
     change(app.repairs.set_enabled(actor, switch, wish.enabled)).await?;
     Ok(Json(wish))
 }
@@ -100,8 +98,7 @@ pub async fn put_variables(
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
     let body = body::read(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("the body is not UTF-8"))?;
-    let warnings = change(app.repairs.set_variables(&actor, Some(text))).await?;
+    let warnings = change(app.repairs.set_variables(&actor, Some(body.text()?))).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
 
@@ -137,7 +134,7 @@ pub async fn put_settings(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Vec<SettingJson>>, ApiError> {
-    let document = document(&app, &headers, body).await?;
+    let document = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
     set(&app, &actor, &document).await
 }
 
@@ -159,19 +156,13 @@ pub async fn put_setting(
     if !Setting::ALL.into_iter().any(|setting| setting.as_str() == name) {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let value = document(&app, &headers, body).await?;
+    let value = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
     set(&app, &actor, &json!({ name: value })).await
 }
 
 async fn set(app: &App, actor: &audit::Actor, document: &Value) -> Result<Json<Vec<SettingJson>>, ApiError> {
     let values = settings_from_input(document).map_err(|problems| ApiError::problems(&problems))?;
     Ok(Json(settings_json(&change(app.repairs.set_settings(actor, &values)).await?)))
-}
-
-/// A small document of JSON.
-pub(super) async fn document(app: &App, headers: &HeaderMap, body: Body) -> Result<Value, ApiError> {
-    let body = body::read(&app.bodies, headers, body, limits::REPAIR_BYTES_MAX).await?;
-    serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not JSON: {error}")))
 }
 
 /// How repair is doing: what stands in its way, what failed together, how much may still be repaired, what becomes of broken machines.

@@ -7,7 +7,8 @@ use axum::{
     http::{HeaderMap, header},
 };
 use http_body_util::BodyExt;
-use sabakan_wire::rest::ErrorKind;
+use sabakan_wire::rest::{ErrorKind, cluster::EnabledJson};
+use serde_json::Value;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -35,6 +36,11 @@ impl Payload {
     /// The bytes themselves, for those who wipe them.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut *self.bytes)
+    }
+
+    /// The text that it is.
+    pub(super) fn text(&self) -> Result<&str, ApiError> {
+        std::str::from_utf8(&self.bytes).map_err(|_| ApiError::invalid("the body is not UTF-8"))
     }
 }
 
@@ -71,7 +77,29 @@ pub(crate) async fn read(
     read_any(room, headers, body, max).await
 }
 
-/// The same, whatever the body says to be.
+/// A document of JSON of at most `max` bytes.
+pub(super) async fn read_json(
+    room: &Arc<Semaphore>,
+    headers: &HeaderMap,
+    body: Body,
+    max: usize,
+) -> Result<Value, ApiError> {
+    let body = read(room, headers, body, max).await?;
+    serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not JSON: {error}")))
+}
+
+/// How a switch shall be.
+pub(super) async fn read_switch(
+    room: &Arc<Semaphore>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<EnabledJson, ApiError> {
+    let body = read(room, headers, body, limits::STATE_BYTES_MAX).await?;
+    let wrong = |error| ApiError::invalid(format!("{{\"enabled\": true}} is expected: {error}"));
+    serde_json::from_slice(&body).map_err(wrong)
+}
+
+/// The same as [`read`], whatever the body says to be.
 pub(crate) async fn read_any(
     room: &Arc<Semaphore>,
     headers: &HeaderMap,

@@ -36,7 +36,7 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let document = document(&app, &headers, body).await?;
+    let document = body::read_json(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
     set(&app, &actor, &document).await
 }
 
@@ -58,13 +58,8 @@ pub async fn put_one(
     if !Constraints::NAMES.contains(&name.as_str()) {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let value = document(&app, &headers, body).await?;
+    let value = body::read_json(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
     set(&app, &actor, &json!({ name: value })).await
-}
-
-async fn document(app: &App, headers: &HeaderMap, body: Body) -> Result<Value, ApiError> {
-    let body = body::read(&app.bodies, headers, body, limits::VARIABLES_BYTES_MAX).await?;
-    serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not JSON: {error}")))
 }
 
 async fn set(

@@ -18,6 +18,7 @@ use super::{
     Actor, ApiError, App, auto_repair, body,
     cluster::{change, plans::whole, read},
     path::InPath,
+    repair_queue::change_many,
 };
 use crate::limits;
 
@@ -46,10 +47,8 @@ pub async fn add(
     body: Body,
 ) -> Result<(StatusCode, Json<IndexesJson>), ApiError> {
     let body = body::read(&app.bodies, &headers, body, limits::REBOOTS_BYTES_MAX).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("the body is not UTF-8"))?;
-    let nodes = nodes_from_input(text).map_err(|problems| ApiError::problems(&problems))?;
-    let indexes = change(app.repairs.add_reboots(&actor, &nodes)).await?;
-    Ok((StatusCode::CREATED, Json(IndexesJson::from(indexes.as_slice()))))
+    let nodes = nodes_from_input(body.text()?).map_err(|problems| ApiError::problems(&problems))?;
+    Ok((StatusCode::CREATED, change_many(app.repairs.add_reboots(&actor, &nodes)).await?))
 }
 
 /// Whether reboots are begun.
@@ -100,8 +99,7 @@ pub async fn cancel(
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn cancel_all(State(app): State<App>, Actor(actor): Actor) -> Result<Json<IndexesJson>, ApiError> {
-    let indexes = change(app.repairs.cancel_all_reboots(&actor)).await?;
-    Ok(Json(IndexesJson::from(indexes.as_slice())))
+    change_many(app.repairs.cancel_all_reboots(&actor)).await
 }
 
 /// Lets drains that failed be tried at once; of which entries.
@@ -110,6 +108,5 @@ pub async fn cancel_all(State(app): State<App>, Actor(actor): Actor) -> Result<J
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn reset_backoff(State(app): State<App>, Actor(actor): Actor) -> Result<Json<IndexesJson>, ApiError> {
-    let indexes = change(app.repairs.reset_reboot_backoff(&actor)).await?;
-    Ok(Json(IndexesJson::from(indexes.as_slice())))
+    change_many(app.repairs.reset_reboot_backoff(&actor)).await
 }

@@ -1,7 +1,10 @@
 //! `/api/v1/repair-queue`: machines that are being repaired, were, or wait for it.
 
 use axum::{Json, body::Body, extract::State, http::HeaderMap, http::StatusCode};
-use sabakan_service::repair::{ManualEntry, ShownEntry};
+use sabakan_service::{
+    ServiceError,
+    repair::{ManualEntry, ShownEntry},
+};
 use sabakan_store::repo::repairs::Switch;
 use sabakan_wire::rest::{
     ErrorJson, ErrorKind,
@@ -10,15 +13,23 @@ use sabakan_wire::rest::{
 };
 
 use super::{
-    Actor, ApiError, App, auto_repair,
+    Actor, ApiError, App, auto_repair, body,
     cluster::{change, plans::whole, read},
     path::InPath,
 };
+use crate::limits;
 
 /// The shape of an entry with what belongs to it.
 pub(super) fn shown(shown: &ShownEntry) -> RepairEntryJson {
     let ShownEntry { entry, nodename, waits } = shown;
     RepairEntryJson::new(entry, nodename, waits.as_deref())
+}
+
+/// Runs the work for a change of entries of a queue; of which.
+pub(super) async fn change_many(
+    work: impl Future<Output = Result<Vec<u64>, ServiceError>>,
+) -> Result<Json<IndexesJson>, ApiError> {
+    Ok(Json(IndexesJson::from(change(work).await?.as_slice())))
 }
 
 /// Every entry, by index.
@@ -43,7 +54,7 @@ pub async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<RepairEntryJson>), ApiError> {
-    let document = auto_repair::document(&app, &headers, body).await?;
+    let document = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
     let wish = new_repair_from_input(&document).map_err(|problems| ApiError::problems(&problems))?;
     let NewRepair { operation, machine_type, address, serial } = wish;
     let wish = ManualEntry { operation, machine_type, address, serial };
@@ -113,8 +124,7 @@ pub async fn delete(
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn delete_finished(State(app): State<App>, Actor(actor): Actor) -> Result<Json<IndexesJson>, ApiError> {
-    let indexes = change(app.repairs.delete_all(&actor, true)).await?;
-    Ok(Json(IndexesJson::from(indexes.as_slice())))
+    change_many(app.repairs.delete_all(&actor, true)).await
 }
 
 /// Cancels all entries that have not ended; which.
@@ -123,8 +133,7 @@ pub async fn delete_finished(State(app): State<App>, Actor(actor): Actor) -> Res
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn delete_unfinished(State(app): State<App>, Actor(actor): Actor) -> Result<Json<IndexesJson>, ApiError> {
-    let indexes = change(app.repairs.delete_all(&actor, false)).await?;
-    Ok(Json(IndexesJson::from(indexes.as_slice())))
+    change_many(app.repairs.delete_all(&actor, false)).await
 }
 
 /// Lets drains that failed be tried at once; of which entries.
@@ -133,6 +142,5 @@ pub async fn delete_unfinished(State(app): State<App>, Actor(actor): Actor) -> R
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn reset_backoff(State(app): State<App>, Actor(actor): Actor) -> Result<Json<IndexesJson>, ApiError> {
-    let indexes = change(app.repairs.reset_backoff(&actor)).await?;
-    Ok(Json(IndexesJson::from(indexes.as_slice())))
+    change_many(app.repairs.reset_backoff(&actor)).await
 }

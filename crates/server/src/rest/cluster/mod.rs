@@ -109,8 +109,7 @@ pub async fn put_variables(
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
     let body = body::read(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("the body is not UTF-8"))?;
-    let warnings = change(app.cluster.set_variables(&actor, Some(text))).await?;
+    let warnings = change(app.cluster.set_variables(&actor, Some(body.text()?))).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
 
@@ -145,9 +144,7 @@ pub async fn put_enabled(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<EnabledJson>, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::STATE_BYTES_MAX).await?;
-    let wrong = |error: serde_json::Error| ApiError::invalid(format!("{{\"enabled\": true}} is expected: {error}"));
-    let wish: EnabledJson = serde_json::from_slice(&body).map_err(wrong)?;
+    let wish = body::read_switch(&app.bodies, &headers, body).await?;
     change(app.cluster.set_enabled(&actor, wish.enabled)).await?;
     Ok(Json(wish))
 }
