@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use clap::{Subcommand, builder::PossibleValuesParser};
 use sabakan_client::{Client, Error, RepairSwitch, Sent};
 use sabakan_domain::repair::settings::Setting;
-use sabakan_wire::rest::{cluster::WarningsJson, repair::SettingJson};
+use sabakan_wire::rest::repair::SettingJson;
 
 use crate::{
-    cluster::{refused, text},
-    exit::{self, Failure},
-    file, limits,
+    cluster::{print_variables, send_file, warn},
+    exit::Failure,
     output::{Output, print_rows},
     render,
 };
@@ -114,16 +113,13 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
         Command::Disable(output) => enable(client, RepairSwitch::Automatic, output, false),
         Command::IsEnabled(output) => is_enabled(client, RepairSwitch::Automatic, output),
         Command::SetVariables { file, output } => {
-            let bytes = file::read_bytes(file, limits::FILE_BYTES_MAX)?;
-            let sent = client.put_repair_variables(&bytes).map_err(|error| refused(&file::name(file), error))?;
-            warn(output, &sent)
+            warn(output.is_json(), &send_file(file, |bytes| client.put_repair_variables(bytes))?)
         }
-        Command::GetVariables(output) => get_variables(client, output),
-        Command::ResetVariables(output) => warn(output, &client.reset_repair_variables()?),
+        Command::GetVariables(output) => print_variables(output.is_json(), &client.repair_variables()?),
+        Command::ResetVariables(output) => warn(output.is_json(), &client.reset_repair_variables()?),
         Command::Settings(Settings { command: None, output }) => show_settings(output, &client.repair_settings()?),
         Command::Settings(Settings { command: Some(SettingsCommand::Set { name, value, output }), .. }) => {
-            let sent = client.set_repair_setting(name, value)?;
-            if output.is_json() { render::print_json_text(&sent.text) } else { Ok(()) }
+            output.print_done(&client.set_repair_setting(name, value)?)
         }
         Command::Status(status) => status::run(client, status),
         Command::Explain(explain) => explain::run(client, explain),
@@ -132,8 +128,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
 
 /// Has a part of repair work, or not.
 pub fn enable(client: &Client, switch: RepairSwitch, output: &Output, enabled: bool) -> Result<(), Failure> {
-    let sent = client.set_repair_enabled(switch, enabled)?;
-    output.print(&sent, |_| String::new())
+    output.print_done(&client.set_repair_enabled(switch, enabled)?)
 }
 
 /// Prints whether a part of repair works.
@@ -145,28 +140,6 @@ pub fn is_enabled(client: &Client, switch: RepairSwitch, output: &Output) -> Res
 /// What to look at when there is no such thing.
 pub fn hinted(hint: &str) -> impl Fn(Error) -> Failure {
     move |error| Failure::from(error).if_not_found(hint)
-}
-
-fn warn(output: &Output, sent: &Sent<WarningsJson>) -> Result<(), Failure> {
-    if output.is_json() {
-        return render::print_json_text(&sent.text);
-    }
-    for warning in &sent.value.warnings {
-        exit::note(&text::visible(&format!("Warning: {}: {}\n", warning.path, warning.reason)));
-    }
-    Ok(())
-}
-
-fn get_variables(client: &Client, output: &Output) -> Result<(), Failure> {
-    let sent = client.repair_variables()?;
-    match &sent.value.given {
-        _ if output.is_json() => render::print_json_text(&sent.text),
-        Some(given) => render::print_text(&format!("{}\n", given.trim_end())),
-        None => {
-            exit::note("Nobody set any; these are the defaults.\n");
-            render::print_json(&sent.value.effective)
-        }
-    }
 }
 
 fn show_settings(output: &Output, sent: &Sent<Vec<SettingJson>>) -> Result<(), Failure> {

@@ -5,11 +5,14 @@ mod plan;
 mod plans;
 pub mod text;
 
-use std::{io::IsTerminal as _, path::PathBuf};
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Subcommand;
 use sabakan_client::{Client, DocumentFormat, Error, Sent};
-use sabakan_wire::rest::cluster::WarningsJson;
+use sabakan_wire::rest::cluster::{VariablesJson, WarningsJson};
 
 use crate::{
     exit::{self, Failure},
@@ -146,8 +149,8 @@ pub fn run(client: &Client, command: &Command, colour: bool) -> Result<(), Failu
             "There is none. Set one with: sabactl cluster set-template FILE",
         ),
         Command::SetVariables(document) => set(document, |bytes| client.put_cluster_variables(bytes)),
-        Command::GetVariables(output) => get_variables(client, output),
-        Command::ResetVariables(output) => warn(output, &client.reset_cluster_variables()?),
+        Command::GetVariables(output) => print_variables(output.json, &client.cluster_variables()?),
+        Command::ResetVariables(output) => warn(output.json, &client.reset_cluster_variables()?),
         Command::Enable(output) => enable(client, output, true),
         Command::Disable(output) => enable(client, output, false),
         Command::IsEnabled(output) => {
@@ -169,21 +172,24 @@ pub fn run(client: &Client, command: &Command, colour: bool) -> Result<(), Failu
 const NO_CLUSTER: &str = "There is none yet. sabactl cluster status says why, sabactl cluster plan what would be made.";
 
 fn set(document: &Document, send: impl FnOnce(&[u8]) -> Result<Sent<WarningsJson>, Error>) -> Result<(), Failure> {
-    let bytes = file::read_bytes(&document.file, limits::FILE_BYTES_MAX)?;
-    let sent = send(&bytes).map_err(|error| refused(&file::name(&document.file), error))?;
-    warn(&document.output, &sent)
+    warn(document.output.json, &send_file(&document.file, send)?)
 }
 
-/// Whoever wrote a file wants to know which one is meant.
-pub fn refused(name: &str, error: Error) -> Failure {
-    let is_invalid = error.status() == Some(400);
-    let failure = Failure::from(error);
-    if is_invalid { Failure { text: format!("{name}: {}", failure.text), ..failure } } else { failure }
+/// Sends what is in a file.
+pub fn send_file<T>(file: &Path, send: impl FnOnce(&[u8]) -> Result<Sent<T>, Error>) -> Result<Sent<T>, Failure> {
+    let bytes = file::read_bytes(file, limits::FILE_BYTES_MAX)?;
+    send(&bytes).map_err(|error| {
+        let is_invalid = error.status() == Some(400);
+        let failure = Failure::from(error);
+        // Whoever wrote a file wants to know which one is meant.
+        let text = if is_invalid { format!("{}: {}", file::name(file), failure.text) } else { failure.text };
+        Failure { text, ..failure }
+    })
 }
 
 /// Prints what is allowed but doubtful, where it does not disturb programs.
-pub fn warn(output: &Output, sent: &Sent<WarningsJson>) -> Result<(), Failure> {
-    if output.json {
+pub fn warn(json: bool, sent: &Sent<WarningsJson>) -> Result<(), Failure> {
+    if json {
         return render::print_json_text(&sent.text);
     }
     for warning in &sent.value.warnings {
@@ -198,12 +204,12 @@ fn get(output: &Output, ask: impl FnOnce(DocumentFormat) -> Result<String, Error
     if output.json { render::print_json_text(&text) } else { render::print_text(&text) }
 }
 
-fn get_variables(client: &Client, output: &Output) -> Result<(), Failure> {
-    let sent = client.cluster_variables()?;
-    if output.json {
+/// Prints which machines are meant, as somebody wrote it, or else the defaults.
+pub fn print_variables(json: bool, sent: &Sent<VariablesJson>) -> Result<(), Failure> {
+    if json {
         return render::print_json_text(&sent.text);
     }
-    match sent.value.given {
+    match &sent.value.given {
         Some(given) => render::print_text(&format!("{}\n", given.trim_end())),
         None => {
             exit::note("Nobody set any; these are the defaults.\n");

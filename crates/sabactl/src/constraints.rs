@@ -36,7 +36,7 @@ pub enum Command {
 /// Does what the command says.
 pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Set { name, value, output } => warn(output, &client.set_constraint(name, *value)?),
+        Command::Set { name, value, output } => warn(output.json, &client.set_constraint(name, *value)?),
         Command::Show(output) => {
             let sent = client.constraints()?;
             if output.json {

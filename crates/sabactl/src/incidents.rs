@@ -71,7 +71,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
         Command::Show { number, output } => output.print(&client.incident(*number).map_err(hinted(WHICH))?, whole),
         Command::Acknowledge { number, reason, output } => {
             let sent = client.acknowledge_incident(*number, reason).map_err(hinted(WHICH))?;
-            if output.is_json() { render::print_json_text(&sent.text) } else { Ok(()) }
+            output.print_done(&sent)
         }
     }
 }

@@ -38,6 +38,11 @@ impl Output {
             render::print_text(&text::visible(&for_people(&sent.value)))
         }
     }
+
+    /// The same where people need no words: it is done.
+    pub fn print_done<T>(&self, sent: &Sent<T>) -> Result<(), Failure> {
+        if self.is_json() { render::print_json_text(&sent.text) } else { Ok(()) }
+    }
 }
 
 /// How a queue is shown: programs read JSON from the older service without asking for it.

@@ -8,11 +8,9 @@ use sabakan_wire::rest::repair::RebootEntryJson;
 
 use crate::{
     auto_repair::{enable, hinted, is_enabled},
-    cluster::refused,
+    cluster::send_file,
     exit::Failure,
-    file, limits,
     output::{Output, QueueOutput},
-    render,
     repair_queue::lines,
 };
 
@@ -72,19 +70,15 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
         Command::Enable(output) => enable(client, RepairSwitch::RebootQueue, output, true),
         Command::Disable(output) => enable(client, RepairSwitch::RebootQueue, output, false),
         Command::IsEnabled(output) => is_enabled(client, RepairSwitch::RebootQueue, output),
-        Command::Add { file, output } => {
-            let bytes = file::read_bytes(file, limits::FILE_BYTES_MAX)?;
-            let sent = client.add_reboots(&bytes).map_err(|error| refused(&file::name(file), error))?;
-            output.print(&sent, lines)
-        }
+        Command::Add { file, output } => output.print(&send_file(file, |bytes| client.add_reboots(bytes))?, lines),
         Command::List(output) => output.print(&client.reboots()?, ["Index", "Node", "Status", "Since", "Remark"], row),
         Command::Cancel { index, output } => {
             let sent =
                 client.cancel_reboot(*index).map_err(hinted("sabactl reboot-queue list shows what there is."))?;
-            if output.is_json() { render::print_json_text(&sent.text) } else { Ok(()) }
+            output.print_done(&sent)
         }
         Command::CancelAll(output) => output.print(&client.cancel_reboots()?, lines),
-        Command::ResetBackoff(output) => output.print(&client.reset_reboot_backoff()?, |_| String::new()),
+        Command::ResetBackoff(output) => output.print_done(&client.reset_reboot_backoff()?),
     }
 }
 

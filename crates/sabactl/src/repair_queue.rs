@@ -10,7 +10,6 @@ use crate::{
     auto_repair::{enable, hinted, is_enabled},
     exit::Failure,
     output::{Output, QueueOutput},
-    render,
 };
 
 pub const EXAMPLES: &str = "Examples:
@@ -101,13 +100,11 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
         Command::Delete { index, output } => {
             let sent =
                 client.delete_repair(*index).map_err(hinted("sabactl repair-queue list shows what there is."))?;
-            if output.is_json() { render::print_json_text(&sent.text) } else { Ok(()) }
+            output.print_done(&sent)
         }
         Command::DeleteFinished(output) => output.print(&client.sweep_repairs(RepairSweep::DeleteFinished)?, lines),
         Command::DeleteUnfinished(output) => output.print(&client.sweep_repairs(RepairSweep::DeleteUnfinished)?, lines),
-        Command::ResetBackoff(output) => {
-            output.print(&client.sweep_repairs(RepairSweep::ResetBackoff)?, |_| String::new())
-        }
+        Command::ResetBackoff(output) => output.print_done(&client.sweep_repairs(RepairSweep::ResetBackoff)?),
         Command::Wait(wait) => wait::run(client, wait),
     }
 }
