@@ -6,11 +6,10 @@ pub mod crash;
 pub mod etcd;
 pub mod fixtures;
 pub mod kubernetes;
-pub mod planner;
+pub mod lone;
 pub mod process;
 pub mod rack;
 pub mod raw;
-pub mod repairer;
 pub mod server;
 mod wait;
 

@@ -14,9 +14,7 @@ use sabakan_store::TxnOutcome;
 use sabakan_testkit::{
     Backend, TestServer,
     crash::{CLUSTER, Death, LEAD},
-    fixtures,
-    planner::LonePlanner,
-    wait_for,
+    fixtures, lone, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -109,11 +107,11 @@ fn a_planner_that_dies_at_any_commit_is_followed_by_another(backend: Backend) {
         // The first commit makes the cluster, the second replaces a control plane.
         for nth in 1..=2 {
             let server = server(backend);
-            let first = LonePlanner::start(&server, "one", |store| store.arm(CLUSTER, nth, death));
-            ask(&server, &first.cluster);
+            let first = lone::planner(&server, "one", |store| store.arm(CLUSTER, nth, death));
+            ask(&server, &first.service);
             // Those that wait for the lead look on meanwhile.
-            let others = ["two", "three"].map(|name| LonePlanner::start(&server, name, |_| {}));
-            let watcher = &others[0].cluster;
+            let others = ["two", "three"].map(|name| lone::planner(&server, name, |_| {}));
+            let watcher = &others[0].service;
             let broken = if nth == 2 {
                 let planes = wait_for_healthy(&server, watcher, None);
                 let broken = *planes.first().expect("three");
@@ -143,11 +141,11 @@ fn a_planner_that_dies_at_any_commit_is_followed_by_another(backend: Backend) {
 
 fn a_change_made_by_hand_in_the_middle_of_a_round_stays(backend: Backend) {
     let server = server(backend);
-    let planner = LonePlanner::start(&server, "one", |store| store.arm(CLUSTER, 2, Death::Before));
-    ask(&server, &planner.cluster);
-    let planes = wait_for_healthy(&server, &planner.cluster, None);
+    let planner = lone::planner(&server, "one", |store| store.arm(CLUSTER, 2, Death::Before));
+    ask(&server, &planner.service);
+    let planes = wait_for_healthy(&server, &planner.service, None);
     let broken = *planes.first().expect("three");
-    set_state(&server, &serial_of(&server, &planner.cluster, broken), "unhealthy");
+    set_state(&server, &serial_of(&server, &planner.service, broken), "unhealthy");
     wait_for("the planner to come to its commit", LONG, || planner.store.is_frozen(CLUSTER).then_some(()));
     // Its plan is on the way; somebody is faster.
     let cluster = server.cluster();
@@ -163,19 +161,19 @@ fn a_change_made_by_hand_in_the_middle_of_a_round_stays(backend: Backend) {
     assert_eq!(kept.document(), by_hand);
     // The next planner begins with what was written by hand.
     planner.kill();
-    let next = LonePlanner::start(&server, "two", |_| {});
-    wait_for_healthy(&server, &next.cluster, Some(broken));
-    assert_eq!(operations(&chain(&server, &next.cluster)), [Operation::New, Operation::ReplaceControlPlane]);
+    let next = lone::planner(&server, "two", |_| {});
+    wait_for_healthy(&server, &next.service, Some(broken));
+    assert_eq!(operations(&chain(&server, &next.service)), [Operation::New, Operation::ReplaceControlPlane]);
 }
 
 fn a_planner_that_lost_the_lead_cannot_write(backend: Backend) {
     let server = server(backend);
-    let first = LonePlanner::start(&server, "one", |store| store.arm(CLUSTER, 1, Death::Before));
-    ask(&server, &first.cluster);
+    let first = lone::planner(&server, "one", |store| store.arm(CLUSTER, 1, Death::Before));
+    ask(&server, &first.service);
     wait_for("the first to come to its commit", LONG, || first.store.is_frozen(CLUSTER).then_some(()));
     first.kill();
     // The second leads and writes nothing either: only the lead has changed.
-    let second = LonePlanner::start(&server, "two", |store| store.arm(CLUSTER, 1, Death::Before));
+    let second = lone::planner(&server, "two", |store| store.arm(CLUSTER, 1, Death::Before));
     wait_for("the second to come to its commit", LONG, || second.store.is_frozen(CLUSTER).then_some(()));
     let commit = |txn| server.block_on(server.store().commit(txn)).expect("the store answers");
     assert_eq!(commit(first.store.late()[0].clone()), TxnOutcome::Conflicted, "the first no longer leads");
@@ -186,9 +184,9 @@ fn a_planner_that_lost_the_lead_cannot_write(backend: Backend) {
 /// The key of the lead is there, held by whoever does not know it. Were its lease kept alive, nobody would ever lead.
 fn a_claim_whose_answer_is_lost_leaves_nobody_without_a_leader(backend: Backend) {
     let server = server(backend);
-    let planner = LonePlanner::start(&server, "one", |store| store.lose_answer(LEAD, 1));
-    ask(&server, &planner.cluster);
-    wait_for_healthy(&server, &planner.cluster, None);
+    let planner = lone::planner(&server, "one", |store| store.lose_answer(LEAD, 1));
+    ask(&server, &planner.service);
+    wait_for_healthy(&server, &planner.service, None);
     assert!(planner.store.commits(LEAD) > 1, "the first claim did not lead");
     planner.kill();
 }

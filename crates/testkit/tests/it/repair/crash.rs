@@ -9,13 +9,14 @@ use std::{
     time::Instant,
 };
 
+use sabakan_service::repair::Repairs;
 use sabakan_store::TxnOutcome;
 use sabakan_testkit::{
     Backend, TestServer,
     client::RepairSweep,
     crash::{Death, REPAIR},
     etcd::Etcd,
-    repairer::LoneRepairer,
+    lone::{self, Lone},
     wait_for,
 };
 use sabakan_wire::rest::repair::RepairEntryJson;
@@ -37,7 +38,7 @@ const FEW: usize = 2;
 fn die_at_every_commit(backend: Backend) {
     let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
     let probe = broken(etcd.clone(), 0, MANY);
-    let whole = LoneRepairer::start(&probe.server, "whole", |store| store.arm(REPAIR, 0, Death::Before));
+    let whole = lone::repairer(&probe.server, "whole", |store| store.arm(REPAIR, 0, Death::Before));
     settle(&probe, &whole);
     let commits = whole.store.commits(REPAIR);
     // One to let them in; two steps, each begun and ended, and the end, of three.
@@ -104,7 +105,7 @@ fn check(queue: &[RepairEntryJson]) {
 }
 
 /// Waits until every repair that may be has ended, and looks at the queue all the while.
-fn settle(site: &Broken, repairer: &LoneRepairer) {
+fn settle(site: &Broken, repairer: &Lone<Repairs>) {
     let begun = Instant::now();
     wait_for("every repair to end", LONG * 2, || {
         let queue = entries(&site.server);
@@ -117,11 +118,11 @@ fn settle(site: &Broken, repairer: &LoneRepairer) {
 
 /// One repairer dies, another goes on. Whether the first came to its death.
 fn die_once(site: &Broken, nth: usize, death: Death) -> bool {
-    let first = LoneRepairer::start(&site.server, "first", |store| store.arm(REPAIR, nth, death));
+    let first = lone::repairer(&site.server, "first", |store| store.arm(REPAIR, nth, death));
     settle(site, &first);
     let died = first.store.is_frozen(REPAIR);
     first.kill();
-    let second = LoneRepairer::start(&site.server, "second", |_| {});
+    let second = lone::repairer(&site.server, "second", |_| {});
     settle(site, &second);
     // What had ended makes room when somebody says so, and the others come in.
     let deleted = site.server.client().sweep_repairs(RepairSweep::DeleteFinished).expect("deleted").value.indexes;
@@ -180,11 +181,11 @@ fn a_repairer_that_lost_the_lead_cannot_write(backend: Backend) {
     let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
     for nth in 1..=4 {
         let site = broken(etcd.clone(), nth, FEW);
-        let first = LoneRepairer::start(&site.server, "first", |store| store.arm(REPAIR, nth, Death::Before));
+        let first = lone::repairer(&site.server, "first", |store| store.arm(REPAIR, nth, Death::Before));
         wait_for("the first to come to its commit", LONG, || first.store.is_frozen(REPAIR).then_some(()));
         first.kill();
         // The second leads and writes nothing either: only the lead has changed.
-        let second = LoneRepairer::start(&site.server, "second", |store| store.arm(REPAIR, 1, Death::Before));
+        let second = lone::repairer(&site.server, "second", |store| store.arm(REPAIR, 1, Death::Before));
         wait_for("the second to come to its commit", LONG, || second.store.is_frozen(REPAIR).then_some(()));
         let commit = |txn| site.server.block_on(site.server.store().commit(txn)).expect("the store answers");
         assert_eq!(commit(first.store.late()[0].clone()), TxnOutcome::Conflicted, "commit {nth} of the first");
