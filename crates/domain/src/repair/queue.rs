@@ -110,9 +110,9 @@ pub fn next(around: &Around<'_>) -> Next {
     }
     let is_control_plane = |entry: &Entry| around.nodes.get(&entry.address) == Some(&true);
     // What is worked on keeps its place: a pause that ends must not put one more machine beside it.
-    let begun = |entry: &Entry| match (entry.status, entry.step_status) {
-        (Status::Processing, StepStatus::Draining | StepStatus::Watching) => 0,
-        (Status::Processing, StepStatus::Waiting) => 1,
+    let begun = |entry: &Entry| match entry.status {
+        _ if is_away(entry) => 0,
+        Status::Processing => 1,
         _ => 2,
     };
     candidates.sort_by_key(|entry| (begun(entry), !is_control_plane(entry), entry.index));
@@ -158,6 +158,18 @@ enum FirstLook {
     Candidate,
 }
 
+/// Whether repair has taken the machine of an entry away, or is about to, and has not given it back.
+fn is_away(entry: &Entry) -> bool {
+    entry.status == Status::Processing && matches!(entry.step_status, StepStatus::Draining | StepStatus::Watching)
+}
+
+/// Control planes that repair has begun with, until their repairs end. One whose next step is not begun because it is held, or because
+/// the queue is disabled, is as far away as any other.
+pub fn control_planes_away(entries: &[Entry], nodes: &BTreeMap<Ipv4Addr, bool>) -> BTreeSet<Ipv4Addr> {
+    let away = entries.iter().filter(|entry| is_away(entry)).map(|entry| entry.address);
+    away.filter(|address| nodes.get(address) == Some(&true)).collect()
+}
+
 /// What does not depend on other entries.
 fn first_look(entry: &Entry, around: &Around<'_>) -> FirstLook {
     if around.running.contains(&entry.index) {
@@ -187,6 +199,8 @@ struct Slots {
     left: usize,
     addresses: BTreeSet<Ipv4Addr>,
     control_plane: bool,
+    /// Control planes that were begun with.
+    away: BTreeSet<Ipv4Addr>,
     /// Control planes that are being rebooted.
     rebooting: Vec<Ipv4Addr>,
 }
@@ -200,6 +214,7 @@ impl Slots {
             left: around.procedures.concurrent_max,
             addresses: BTreeSet::new(),
             control_plane: false,
+            away: control_planes_away(around.entries, around.nodes),
             rebooting: rebooting.filter(is_control_plane).collect(),
         }
     }
@@ -213,7 +228,9 @@ impl Slots {
         if self.addresses.contains(&entry.address) {
             return Some("another repair of the same machine is worked on".to_owned());
         }
-        if control_plane && self.control_plane {
+        // Of those that were begun with, however that came about, one goes on after the other.
+        let beside = || !is_away(entry) && self.away.iter().any(|other| *other != entry.address);
+        if control_plane && (self.control_plane || beside()) {
             return Some("another control plane is worked on".to_owned());
         }
         let alone = self.rebooting.is_empty() || self.rebooting == [entry.address];
@@ -336,12 +353,7 @@ fn provisioned(entry: &Entry, around: &Around<'_>) -> Option<String> {
 /// Nodes that we cordoned and nobody works on any more.
 fn uncordon(around: &Around<'_>) -> Vec<Ipv4Addr> {
     let repairing = |address: &Ipv4Addr| {
-        let works = |entry: &Entry| {
-            entry.address == *address
-                && !entry.deleted
-                && entry.status == Status::Processing
-                && matches!(entry.step_status, StepStatus::Draining | StepStatus::Watching)
-        };
+        let works = |entry: &Entry| entry.address == *address && !entry.deleted && is_away(entry);
         around.entries.iter().any(works)
     };
     let reboots = reboot::by_node(around.reboots);

@@ -7,7 +7,10 @@ use std::{
 };
 
 use sabakan_domain::{
-    repair::reboot::{self, Act, RebootEntry, RebootRules, RebootStatus},
+    repair::{
+        queue,
+        reboot::{self, Act, RebootEntry, RebootRules, RebootStatus},
+    },
     words::Serial,
 };
 use sabakan_store::repo::{
@@ -63,6 +66,7 @@ impl Repairs {
             unreachable: look.unreachable().filter(|address| !rebooted(address)).count(),
             unreachable_max: constraints.maximum_unreachable_nodes_for_reboot,
             repair_active,
+            repaired: &queue::control_planes_away(&state.entries, &nodes),
             running: &work.reboots(),
             blocked: blocked.map(String::as_str),
             held: &held,

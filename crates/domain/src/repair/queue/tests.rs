@@ -208,6 +208,28 @@ fn nothing_is_begun_for_who_is_held() {
 }
 
 #[test]
+fn a_control_plane_is_away_until_its_repair_ends() {
+    let serial = Serial::new("m0").expect("a serial");
+    let first = |status| Entry { serial: Some(serial.clone()), ..processing(1, 0, status, 9_000) };
+    let world = |first: Entry| World { concurrent: 3, ..World::new([first, entry(2, 1), entry(3, 4)]) };
+    // Its next step is not begun, because somebody works on it; the others wait for it all the same.
+    let held = |first| World { hands_off: [(serial.clone(), "disk swap".to_owned())].into(), ..world(first) };
+    check(&held(first(StepStatus::Watching)), &["3 execute 0"], true);
+    assert_eq!(held(first(StepStatus::Watching)).next().waits[&2], "another control plane is worked on");
+    // It was given back, or nothing was begun.
+    check(&held(first(StepStatus::Waiting)), &["2 execute 0", "3 execute 0"], true);
+    // It is given back before the next one is begun with.
+    let healthy = World { healthy: [n(0)].into(), ..world(first(StepStatus::Watching)) };
+    check(&healthy, &["1 succeeded", "3 execute 0"], true);
+    // Two that were begun with wait for each other no longer than for one step.
+    let both = [processing(1, 0, StepStatus::Watching, 9_000), processing(2, 1, StepStatus::Watching, 9_000)];
+    check(&World { concurrent: 3, ..World::new(both) }, &["1 execute 1"], true);
+    let nodes = BTreeMap::from([(n(0), true), (n(4), false)]);
+    let entries = [first(StepStatus::Draining), processing(2, 4, StepStatus::Draining, 1), entry(3, 1)];
+    assert_eq!(control_planes_away(&entries, &nodes), BTreeSet::from([n(0)]));
+}
+
+#[test]
 fn while_its_command_runs_nothing_else_is_done_with_a_machine() {
     let running = |entry: Entry| World { running: [1].into(), ..World::new([entry, self::entry(2, 5)]) };
     check(&running(processing(1, 4, StepStatus::Watching, 9_000)), &[], true);

@@ -38,6 +38,8 @@ pub struct Around<'a> {
     pub unreachable_max: u32,
     /// Machines are being repaired. Nothing new is begun meanwhile.
     pub repair_active: bool,
+    /// Control planes that repair has begun with, also if nothing is done with them now.
+    pub repaired: &'a BTreeSet<Ipv4Addr>,
     /// Entries something is being done with, by index. They keep their place, and nothing else is done with them.
     pub running: &'a BTreeSet<u64>,
     /// Why nothing that takes a node away is begun, if nothing is; such as Kubernetes that does not answer.
@@ -276,6 +278,9 @@ impl Places<'_> {
     /// Who must not be away together with a node.
     fn conflict(&self, node: Ipv4Addr) -> Option<String> {
         if self.around.is_control_plane(node) {
+            if let Some(other) = self.around.repaired.iter().find(|other| **other != node) {
+                return Some(format!("a control plane goes alone, and {other} is being repaired"));
+            }
             return self.taken.first().map(|other| format!("a control plane goes alone, and {other} is under way"));
         }
         let control_plane = self.taken.iter().find(|other| self.around.is_control_plane(**other));

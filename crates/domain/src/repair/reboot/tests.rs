@@ -60,6 +60,7 @@ struct World {
     unreachable: usize,
     unreachable_max: u32,
     repair_active: bool,
+    repaired: BTreeSet<Ipv4Addr>,
     running: BTreeSet<u64>,
     blocked: Option<&'static str>,
     held: BTreeMap<Ipv4Addr, String>,
@@ -77,6 +78,7 @@ impl World {
             unreachable: 0,
             unreachable_max: 0,
             repair_active: false,
+            repaired: BTreeSet::new(),
             running: BTreeSet::new(),
             blocked: None,
             held: BTreeMap::new(),
@@ -96,6 +98,7 @@ impl World {
             unreachable: self.unreachable,
             unreachable_max: self.unreachable_max,
             repair_active: self.repair_active,
+            repaired: &self.repaired,
             running: &self.running,
             blocked: self.blocked,
             held: &self.held,
@@ -151,6 +154,11 @@ fn control_planes_go_last_and_alone() {
     check(&World::new([draining(1, 3), queued(2, 0)]), &[], &[(1, "pods leave"), (2, "goes alone")]);
     check(&World::new([draining(1, 0), queued(2, 3)]), &[], &[(1, "pods leave"), (2, "control plane 10.0.0.0")]);
     check(&World::new([rebooting(1, 0), queued(2, 1), queued(3, 3)]), &["1 check"], &[(2, "alone"), (3, "10.0.0.0")]);
+    // Nor beside one that is being repaired, unless that is itself; workers may go.
+    let repaired = |entries: Vec<RebootEntry>| World { repaired: [n(1)].into(), ..World::new(entries) };
+    check(&repaired(vec![queued(1, 0)]), &[], &[(1, "goes alone, and 10.0.0.1 is being repaired")]);
+    check(&repaired(vec![queued(1, 1)]), &["1 drain"], &[]);
+    check(&repaired(vec![queued(1, 3)]), &["1 drain"], &[]);
     // Who cannot be begun with keeps no control plane from it.
     let pause = Backoff { count: 1, until: Some(ago(-60)) };
     check(

@@ -66,7 +66,7 @@ pub struct Machinery {
 }
 
 impl Machinery {
-    fn queue(&self) -> Vec<Entry> {
+    pub fn queue(&self) -> Vec<Entry> {
         self.entries.values().cloned().collect()
     }
 

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use sabakan_domain::repair::{
     entry::Backoff,
+    queue,
     reboot::{self, Act, Next, RebootEntry, RebootRules, RebootStatus},
 };
 use serde_json::json;
@@ -67,6 +68,7 @@ impl Machinery {
             unreachable: *unreachable,
             unreachable_max: *unreachable_max,
             repair_active,
+            repaired: &queue::control_planes_away(&self.queue(), &facts.nodes),
             running,
             blocked: facts.blocked.as_deref(),
             held,

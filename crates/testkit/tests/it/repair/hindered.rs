@@ -18,10 +18,11 @@ on_both_stores!(
 );
 
 /// Somebody takes a machine in hand, or gives it back.
-fn maintain(site: &Site, method: &str) {
+pub(super) fn maintain(site: &Site, serial: &str, method: &str) {
     let headers = [("content-type", "application/json"), ("x-openstack-ironic-api-version", "1.82")];
     let body = br#"{"reason": "a disk is being replaced"}"#;
-    let answer = raw::request(&site.server.ironic_url(), method, "/v1/nodes/m1/maintenance", &headers, body);
+    let answer =
+        raw::request(&site.server.ironic_url(), method, &format!("/v1/nodes/{serial}/maintenance"), &headers, body);
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
 
@@ -32,24 +33,24 @@ fn a_machine_in_maintenance_is_left_alone(backend: Backend) {
         { "repair_command": site.command("shutdown", "true"), "watch_seconds": 60 },
     ]);
     let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
-    maintain(&site, "PUT");
+    maintain(&site, "m1", "PUT");
     site.break_alone("m1", "unhealthy");
     site.looked();
     assert_eq!((site.entries(), site.ran()), (vec![], vec![]));
     let (rule, text) = site.verdict("m1");
     assert!(rule == "hands-off" && text.contains("a disk is being replaced"), "{rule}: {text}");
-    maintain(&site, "DELETE");
+    maintain(&site, "m1", "DELETE");
     site.wait_for_entry("m1", "reset", |entry| entry.note.contains("exit status 0"));
 
     // Again, in the middle of its repair: the next step is not begun.
-    maintain(&site, "PUT");
+    maintain(&site, "m1", "PUT");
     site.pass(61);
     site.wait_for_entry("m1", "left alone", |entry| {
         entry.waits.as_deref().unwrap_or_default().contains("a disk is being replaced")
     });
     site.looked();
     assert_eq!(site.ran(), [format!("reset {}", site.address("m1"))]);
-    maintain(&site, "DELETE");
+    maintain(&site, "m1", "DELETE");
     wait_for("the next step", LONG, || (site.ran().len() == 2).then_some(()));
 }
 

@@ -4,6 +4,7 @@
 
 mod actions;
 mod commands;
+mod control_planes;
 mod crash;
 mod guard;
 mod hindered;
@@ -114,7 +115,12 @@ impl Site {
 
     /// Says which machines are the cluster, the first as its control plane, and how it is repaired and rebooted.
     fn configure<S: AsRef<str>>(&self, serials: &[S], repair: &Value, reboot: &Value) {
-        let node = |(n, serial): (usize, &S)| json!({ "address": self.address(serial.as_ref()), "user": "u", "control_plane": n == 0 });
+        self.configure_planes(1, serials, repair, reboot);
+    }
+
+    /// The same with the first few as control planes.
+    fn configure_planes<S: AsRef<str>>(&self, planes: usize, serials: &[S], repair: &Value, reboot: &Value) {
+        let node = |(n, serial): (usize, &S)| json!({ "address": self.address(serial.as_ref()), "user": "u", "control_plane": n < planes });
         let nodes: Vec<Value> = serials.iter().enumerate().map(node).collect();
         let document = json!({
             "name": "test", "service_subnet": "10.68.0.0/16", "nodes": nodes, "repair": repair, "reboot": reboot,

@@ -27,17 +27,17 @@ fn site(backend: Backend) -> Site {
     site
 }
 
-fn reboots(site: &Site) -> Vec<RebootEntryJson> {
+pub(super) fn reboots(site: &Site) -> Vec<RebootEntryJson> {
     site.server.client().reboots().expect("reboots").value
 }
 
 /// Asks for the reboot of a node; its number.
-fn reboot(site: &Site, serial: &str) -> u64 {
+pub(super) fn reboot(site: &Site, serial: &str) -> u64 {
     let added = site.server.client().add_reboots(site.address(serial).as_bytes()).expect("added").value;
     added.indexes[0].parse().expect("a number")
 }
 
-fn wait_for_status(site: &Site, status: &str) -> RebootEntryJson {
+pub(super) fn wait_for_status(site: &Site, status: &str) -> RebootEntryJson {
     wait_for(&format!("the reboot to be {status}"), LONG, || reboots(site).pop().filter(|entry| entry.status == status))
 }
 
