@@ -103,6 +103,14 @@ pub enum ServiceError {
     /// A document that cannot be, with everything that is wrong in it.
     #[error(transparent)]
     Problems(#[from] Problems),
+    /// A stored record that everything else depends on cannot be read. Says which, and what a person can do.
+    #[error("{text}")]
+    Damaged {
+        /// For people.
+        text: String,
+        /// What is wrong with it.
+        source: StoreError,
+    },
     /// A defect of the program.
     #[error("internal error: {0}")]
     Defect(&'static str),

@@ -158,7 +158,9 @@ impl From<ServiceError> for ApiError {
             ServiceError::Sealing(_) | ServiceError::KeyFile(_) | ServiceError::Randomness(_) => {
                 ApiError::caused(ErrorKind::Internal, reason, cause)
             }
-            ServiceError::Defect(_) | ServiceError::Internal(_) => ApiError::caused(ErrorKind::Internal, reason, cause),
+            ServiceError::Damaged { .. } | ServiceError::Defect(_) | ServiceError::Internal(_) => {
+                ApiError::caused(ErrorKind::Internal, reason, cause)
+            }
         }
     }
 }

@@ -157,6 +157,8 @@ metrics! {
         "More than a few in a month without a cause: see [how to choose](../concepts/repair.md#how-to-choose).";
     REPAIR_QUERY_FAILURES: Counter "sabakan_repair_query_failures_total" [] "Looks at the registry that gave no list of machines.",
         "Nothing is enqueued and no step is begun then.";
+    REPAIR_CYCLE_FAILURES: Counter "sabakan_repair_cycle_failures_total" [] "Cycles of repair that were given up because something could not be read or written.",
+        "Nothing is begun then. One now and then is a store that did not answer; `sabactl auto-repair status` says why if it goes on.";
     TASKS: Gauge "sabakan_task_last_success_timestamp_seconds" ["task"] "When a background task last did its work.",
         "`retention` (old audit entries, hourly), `compactor` (history of the embedded store, every five minutes once it has run \
          for an hour). A series exists after the first success.";

@@ -8,9 +8,10 @@ use super::{
     catalogue::{
         AUTO_REPAIR_ENABLED, MACHINE_REPAIR_STATUS, Metric, NODE_REBOOT_STATUS, OPERATION_PHASE, REBOOT_QUEUE_ENABLED,
         REBOOT_QUEUE_ENTRIES, REBOOT_QUEUE_ITEMS, REBOOT_QUEUE_RUNNING, REPAIR_BLOCKED_BY_FINISHED, REPAIR_BROKEN,
-        REPAIR_BUDGET_ENTRIES, REPAIR_BUDGET_FINISHED, REPAIR_BUDGET_MAX, REPAIR_DRAINS_GIVEN_UP, REPAIR_ENDED,
-        REPAIR_ENQUEUED, REPAIR_HELD, REPAIR_INCIDENTS, REPAIR_INCIDENTS_OPEN, REPAIR_LOOKED_AT, REPAIR_QUERY_FAILURES,
-        REPAIR_QUEUE_ENABLED, REPAIR_QUEUE_ENTRIES, REPAIR_QUEUE_ITEMS, REPAIR_STEPS, REPAIR_WITHOUT_ROOM,
+        REPAIR_BUDGET_ENTRIES, REPAIR_BUDGET_FINISHED, REPAIR_BUDGET_MAX, REPAIR_CYCLE_FAILURES,
+        REPAIR_DRAINS_GIVEN_UP, REPAIR_ENDED, REPAIR_ENQUEUED, REPAIR_HELD, REPAIR_INCIDENTS, REPAIR_INCIDENTS_OPEN,
+        REPAIR_LOOKED_AT, REPAIR_QUERY_FAILURES, REPAIR_QUEUE_ENABLED, REPAIR_QUEUE_ENTRIES, REPAIR_QUEUE_ITEMS,
+        REPAIR_STEPS, REPAIR_WITHOUT_ROOM,
     },
     text::Text,
 };
@@ -21,7 +22,8 @@ use crate::{
 
 /// Writes everything but the series of single nodes. A server that does not repair has counters alone: what it knows of the queues is old.
 pub(super) fn write(text: &mut Text, figures: &Figures) {
-    let Figures { now, enqueued, steps, succeeded, failed, drains_given_up, incidents, query_failures } = figures;
+    let Figures { now, enqueued, steps, succeeded, failed, drains_given_up, incidents, query_failures, cycle_failures } =
+        figures;
     if let Some(present) = now {
         write_queue(text, present);
         write_reboots(text, present);
@@ -40,6 +42,7 @@ pub(super) fn write(text: &mut Text, figures: &Figures) {
     text.single(&REPAIR_DRAINS_GIVEN_UP, drains_given_up);
     text.single(&REPAIR_INCIDENTS, incidents);
     text.single(&REPAIR_QUERY_FAILURES, query_failures);
+    text.single(&REPAIR_CYCLE_FAILURES, cycle_failures);
 }
 
 fn write_queue(text: &mut Text, present: &Present) {

@@ -24,6 +24,7 @@ use super::{
     Figures, Phase, Repairs, RoundEnd, Work,
     facts::{Look, Standing},
     figures::Present,
+    work::Job,
 };
 use crate::{ServiceError, limits};
 
@@ -36,7 +37,7 @@ pub(super) struct Seen {
     pub(super) drained: BTreeSet<Ipv4Addr>,
     /// What is left on others.
     pub(super) left: BTreeMap<Ipv4Addr, String>,
-    /// Why nothing more is known.
+    /// Why nothing is taken away: not more is known, or what was begun is not in order.
     pub(super) problem: Option<String>,
 }
 
@@ -52,7 +53,10 @@ impl Repairs {
         if is_written {
             look.standing = self.standing().await?;
         }
-        let seen = self.see(&look.standing, work).await;
+        let mut seen = self.see(&look.standing, work).await;
+        if work.stop_orphans(|job| look.standing.has(job)) {
+            seen.problem = Some("what was begun for an entry that is gone is being stopped".to_owned());
+        }
         let (active, uncordons) = self.pass(lead, &look, &seen, work).await?;
         let rebooting = self.restart(lead, &look, &seen, active, work).await?;
         let phase = match (uncordons, active, rebooting) {
@@ -150,6 +154,16 @@ impl Repairs {
         };
         let mut told = self.told();
         told.figures = Figures { now: Some(present), ..told.figures.clone() };
+    }
+}
+
+impl Standing {
+    /// Whether the entry of a job is there.
+    fn has(&self, job: Job) -> bool {
+        match job {
+            Job::Repair(index) | Job::Check(index) => self.state.entries.iter().any(|entry| entry.index == index),
+            Job::Reboot(index) | Job::BootCheck(index) => self.state.reboots.iter().any(|entry| entry.index == index),
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Figures {
     pub incidents: u64,
     /// Looks at the registry that gave no list.
     pub query_failures: u64,
+    /// Cycles that were given up because something could not be read or written.
+    pub cycle_failures: u64,
 }
 
 /// What is there now.

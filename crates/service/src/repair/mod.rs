@@ -3,6 +3,7 @@
 
 mod actions;
 mod cycle;
+mod damage;
 mod drain;
 mod ends;
 mod explain;
@@ -187,6 +188,11 @@ impl Repairs {
         self.told().figures.clone()
     }
 
+    /// A cycle was given up.
+    pub(crate) fn gave_up(&self) {
+        self.told().figures.cycle_failures += 1;
+    }
+
     /// From here on this server does not repair.
     pub(crate) fn rests(&self) {
         let mut told = self.told();
@@ -198,11 +204,11 @@ impl Repairs {
     }
 
     async fn state(&self) -> Result<RepairState, ServiceError> {
-        Ok(repairs::read(&*self.on.store, &self.on.keys).await?)
+        repairs::read(&*self.on.store, &self.on.keys).await.map_err(|error| self.unread(error))
     }
 
     async fn cluster(&self) -> Result<ClusterState, ServiceError> {
-        Ok(cluster::read(&*self.on.store, &self.on.keys).await?)
+        cluster::read(&*self.on.store, &self.on.keys).await.map_err(|error| self.unread(error))
     }
 
     fn now(&self) -> Timestamp {

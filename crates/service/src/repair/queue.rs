@@ -10,7 +10,7 @@ use sabakan_domain::{
     },
     words::Serial,
 };
-use sabakan_store::repo::repairs::{self, Under};
+use sabakan_store::repo::repairs::{self, Under, unreadable::Queue};
 
 use super::{Repairs, facts::Standing};
 use crate::ServiceError;
@@ -92,12 +92,12 @@ impl Repairs {
         Ok(Some(named.clone()))
     }
 
-    /// Marks an entry for removal: a finished one is cleared, any other is cancelled.
+    /// Marks an entry for removal: a finished one is cleared, any other is cancelled. One that cannot be read goes at once.
     pub async fn delete(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
         let mark = |entry: &Entry| (!entry.deleted).then(|| Entry { deleted: true, ..entry.clone() });
         let on = &self.on;
-        repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, "delete", mark).await?;
-        Ok(())
+        let marked = repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, "delete", mark).await;
+        self.or_discard(marked.map(drop).map_err(ServiceError::from), actor, Queue::Repairs, index).await
     }
 
     /// Marks all finished entries, or all others; which.

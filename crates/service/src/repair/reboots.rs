@@ -9,7 +9,7 @@ use sabakan_domain::{
         reboot::{RebootEntry, RebootStatus},
     },
 };
-use sabakan_store::repo::repairs::{self, Under};
+use sabakan_store::repo::repairs::{self, Under, unreadable::Queue};
 
 use super::Repairs;
 use crate::ServiceError;
@@ -47,12 +47,12 @@ impl Repairs {
         Ok(added)
     }
 
-    /// Cancels a reboot that has not ended.
+    /// Cancels a reboot that has not ended. One that cannot be read goes at once.
     pub async fn cancel_reboot(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
         let on = &self.on;
         let cancel = |entry: &RebootEntry| Some(cancelled(entry));
-        repairs::edit_reboot(&*on.store, &on.keys, &on.by(actor), Under::default(), index, cancel).await?;
-        Ok(())
+        let edited = repairs::edit_reboot(&*on.store, &on.keys, &on.by(actor), Under::default(), index, cancel).await;
+        self.or_discard(edited.map(drop).map_err(ServiceError::from), actor, Queue::Reboots, index).await
     }
 
     /// Cancels all of them; which.

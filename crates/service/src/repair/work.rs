@@ -192,6 +192,15 @@ impl Work {
         }
     }
 
+    /// Stops what is done for entries that went without waiting for it. Whether there is any: until it has ended, its machine is in
+    /// somebody's hands and nobody knows which that is.
+    pub(super) fn stop_orphans(&self, is_there: impl Fn(Job) -> bool) -> bool {
+        let works = |job: &&Job| matches!(job, Job::Repair(_) | Job::Reboot(_));
+        let orphans: Vec<Job> = self.under_way.keys().filter(works).copied().filter(|job| !is_there(*job)).collect();
+        orphans.iter().for_each(|job| self.stop(*job));
+        !orphans.is_empty()
+    }
+
     /// Lets something end what it is at, and begin nothing more.
     pub(super) fn last_try(&self, job: Job) {
         if let Some(under_way) = self.under_way.get(&job) {
@@ -260,6 +269,20 @@ mod tests {
         work.is_written();
         work.begin(Job::Reboot(1), String::new(), async { panic!("a defect") });
         assert_eq!(ended(&mut work).await, (Job::Reboot(1), Outcome::Broken));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_done_for_an_entry_that_is_gone_is_stopped() {
+        let mut work = Work::default();
+        for job in [Job::Repair(1), Job::Repair(2), Job::Check(3), Job::Reboot(1)] {
+            work.begin(job, String::new(), std::future::pending());
+        }
+        assert!(!work.stop_orphans(|_| true));
+        assert!(work.stop_orphans(|job| job != Job::Repair(2)));
+        assert_eq!(ended(&mut work).await, (Job::Repair(2), Outcome::Cancelled));
+        assert!(work.stop_orphans(|job| job != Job::Repair(2)), "until it is written down");
+        work.is_written();
+        assert!(!work.stop_orphans(|job| job != Job::Repair(2)), "checks touch nothing");
     }
 
     #[tokio::test(start_paused = true)]

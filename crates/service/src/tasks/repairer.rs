@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leader::{self, Task};
 use crate::{
-    Foundation, error_chain, limits,
+    Foundation, ServiceError, error_chain, limits,
     repair::{Repairs, TASK, Work},
 };
 
@@ -43,7 +43,15 @@ async fn cycles(on: &Foundation, repairs: &Arc<Repairs>, lead: &Lead, work: &mut
         match repairs.cycle(lead, work).await {
             Ok(at_once) => again = at_once,
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), task = TASK, "repair does not go on, trying again");
+                let chain = error_chain(&error);
+                match error {
+                    // Nothing goes on before a person has looked.
+                    ServiceError::Damaged { .. } => {
+                        tracing::error!(error = chain, task = TASK, "repair stands still");
+                    }
+                    _ => tracing::warn!(error = chain, task = TASK, "repair does not go on, trying again"),
+                }
+                repairs.gave_up();
                 pause = limits::REPAIR_RETRY;
             }
         }

@@ -20,6 +20,7 @@ use sabakan_domain::{
 use super::{
     machines::decode_indices,
     ports,
+    repairs::unreadable,
     schema::{self, SchemaError},
 };
 use crate::{
@@ -77,6 +78,7 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError>
     report.problems.extend(check_published(store, keys, &stored, at).await?);
     report.problems.extend(check_ports(store, keys, &machines, at).await?);
     report.problems.extend(allocations::check(store, keys, at).await?);
+    report.problems.extend(unreadable::check(store, keys).await?);
     report.machines = machines.len();
     Ok(report)
 }

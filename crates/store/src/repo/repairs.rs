@@ -1,6 +1,8 @@
 //! The repair queue, the reboot queue and incidents. What comes into the queue by itself is counted and added in one transaction that
 //! compares everything it was decided with, so that no number of servers, restarts or repeated reports adds more than allowed (G8).
 
+pub mod unreadable;
+
 use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr};
 
 use sabakan_domain::{
@@ -82,7 +84,8 @@ pub enum QueueRefusal {
     Over(u64),
 }
 
-/// Reads everything about repair, as of one moment.
+/// Reads everything about repair, as of one moment. All of it or nothing: an entry that cannot be read may be the repair of any machine,
+/// so nothing must be decided without it.
 pub async fn read(store: &dyn Store, keys: &Keys) -> Result<RepairState, StoreError> {
     let (repairs, at) = all(store, keys.repairs(), None).await?;
     let (automatic, _) = all(store, keys.auto_repair(), Some(at)).await?;

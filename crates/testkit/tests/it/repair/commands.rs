@@ -17,16 +17,16 @@ on_both_stores!(
 );
 
 /// Whether a process of this number runs. One that has ended and was not collected yet has no command line any more.
-fn lives(pid: &str) -> bool {
+pub(super) fn lives(pid: &str) -> bool {
     fs::read(Path::new("/proc").join(pid).join("cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-fn wait_for_end_of(pid: &str) {
+pub(super) fn wait_for_end_of(pid: &str) {
     wait_for("the process to end", LONG, || (!lives(pid)).then_some(()));
 }
 
 /// Waits for a command to say its process number.
-fn pid(site: &Site) -> String {
+pub(super) fn pid(site: &Site) -> String {
     wait_for("the command to run", LONG, || {
         fs::read_to_string(site.file("pid")).ok().map(|text| text.trim().to_owned()).filter(|pid| !pid.is_empty())
     })

@@ -6,6 +6,7 @@ mod actions;
 mod commands;
 mod control_planes;
 mod crash;
+mod damaged;
 mod guard;
 mod hindered;
 mod limits;
