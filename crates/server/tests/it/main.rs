@@ -7,6 +7,7 @@ mod founding;
 mod graphql;
 mod keys;
 mod program;
+mod repair;
 mod store;
 mod tls;
 

@@ -28,7 +28,7 @@ on_both_stores!(
 const MARK: &str = "cke.cybozu.com/reboot";
 
 /// Whether new pods are kept away from a machine's Node by us: that, the mark that says so, or neither.
-fn cordon(site: &Site, serial: &str) -> (bool, bool) {
+pub(super) fn cordon(site: &Site, serial: &str) -> (bool, bool) {
     let node = site.double.node(site.address(serial));
     (node["spec"]["unschedulable"] == true, node["metadata"]["annotations"][MARK] == "true")
 }
