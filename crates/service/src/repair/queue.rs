@@ -96,7 +96,8 @@ impl Repairs {
     pub async fn delete(&self, actor: &Actor, index: u64) -> Result<(), ServiceError> {
         let mark = |entry: &Entry| (!entry.deleted).then(|| Entry { deleted: true, ..entry.clone() });
         let on = &self.on;
-        let marked = repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, "delete", mark).await;
+        let marked =
+            repairs::update(&*on.store, &on.keys, &on.by(actor), Under::default(), index, "delete", mark).await;
         self.or_discard(marked.map(drop).map_err(ServiceError::from), actor, Queue::Repairs, index).await
     }
 

@@ -213,7 +213,10 @@ fn a_control_plane_is_away_until_its_repair_ends() {
     let first = |status| Entry { serial: Some(serial.clone()), ..processing(1, 0, status, 9_000) };
     let world = |first: Entry| World { concurrent: 3, ..World::new([first, entry(2, 1), entry(3, 4)]) };
     // Its next step is not begun, because somebody works on it; the others wait for it all the same.
-    let held = |first| World { hands_off: [(serial.clone(), "disk swap".to_owned())].into(), ..world(first) };
+    let held = |first| World {
+        hands_off: [(serial.clone(), HandsOff::Maintenance("disk swap".to_owned()))].into(),
+        ..world(first)
+    };
     check(&held(first(StepStatus::Watching)), &["3 execute 0"], true);
     assert_eq!(held(first(StepStatus::Watching)).next().waits[&2], "another control plane is worked on");
     // It was given back, or nothing was begun.
