@@ -134,6 +134,9 @@ pub const REPAIR_HOURS_MAX: u64 = 366 * 24;
 /// Pods that are named to an operator where a node does not become empty. More are counted only.
 pub const DRAIN_NAMED_PODS_MAX: usize = 5;
 
+/// Characters of an image's name. It names a group of machines in messages, beside serials and labels.
+pub const IMAGE_NAME_MAX: usize = 128;
+
 /// Ports and port groups of one node, together. Servers have a dozen interfaces at most; forgetting a node gives back the address, the
 /// name and the UUID of each in one transaction, and etcd takes 128 writes in one.
 pub const NODE_PORTS_MAX: usize = 32;

@@ -14,7 +14,7 @@ use super::{
     states::State,
     steps::Step,
 };
-use crate::{lifecycle::HealthState, words::Serial};
+use crate::{lifecycle::HealthState, limits::IMAGE_NAME_MAX, words::Serial};
 
 pub use super::ids::{NodeId, NotUuid};
 
@@ -372,6 +372,22 @@ impl Node {
         inspection.map(|operation| operation.asked_at)
     }
 
+    /// Which image it runs, for people: without what a URL may keep secret, and bounded. Long names differ at their end.
+    pub fn image(&self) -> Option<String> {
+        let text = |key| self.instance_info.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let source = text("image_source").or_else(|| text("image_url"))?;
+        let source = source.split(['?', '#']).next().unwrap_or_default();
+        let name = match source.split_once("://") {
+            Some((_, rest)) => {
+                let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+                format!("{}/{path}", host.rsplit('@').next().unwrap_or_default())
+            }
+            None => source.to_owned(),
+        };
+        let extra = name.chars().count().saturating_sub(IMAGE_NAME_MAX);
+        Some(name.chars().skip(extra).collect())
+    }
+
     /// What it waits for.
     pub fn wait(&self) -> Option<&Wait> {
         match &self.operation.as_ref()?.phase {
@@ -440,5 +456,35 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixtures::Desk, *};
+
+    #[test]
+    fn an_image_is_named_without_secrets() {
+        let image = |info: Value| {
+            let instance_info = serde_json::from_value(info).expect("an object");
+            Node { instance_info, ..Desk::at(State::Active).node }.image()
+        };
+        for (source, name) in [
+            ("https://images.example.com/os/3.raw", "images.example.com/os/3.raw"),
+            ("https://me:secret@images.example.com/os/3.raw?token=secret#secret", "images.example.com/os/3.raw"),
+            ("http://images.example.com", "images.example.com/"),
+            ("b1ff0f0e-0000-4000-8000-000000000001", "b1ff0f0e-0000-4000-8000-000000000001"),
+        ] {
+            assert_eq!(image(serde_json::json!({ "image_source": source })).as_deref(), Some(name));
+        }
+        assert_eq!(image(serde_json::json!({ "image_url": "http://i/x" })).as_deref(), Some("i/x"));
+        for nothing in
+            [serde_json::json!({}), serde_json::json!({ "image_source": "" }), serde_json::json!({ "image_source": 3 })]
+        {
+            assert_eq!(image(nothing), None);
+        }
+        let long = format!("http://i/{}-9.raw", "a".repeat(1_000));
+        let long = image(serde_json::json!({ "image_source": long })).expect("a name");
+        assert!(long.len() == IMAGE_NAME_MAX && long.ends_with("-9.raw"));
     }
 }

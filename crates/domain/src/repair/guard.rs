@@ -26,7 +26,7 @@ pub enum GroupKind {
     Rack,
     /// The same power domain, by a label.
     PowerDomain,
-    /// The same version of what runs on them, by a label.
+    /// The same version of what runs on them, by a label or the image they were deployed with.
     Version,
     /// The same BMC type: firmware, hardware batch.
     MachineType,
@@ -92,7 +92,7 @@ pub struct Traits {
     pub role: String,
     /// Its BMC type.
     pub machine_type: String,
-    /// The version of what runs on it, if a label says so.
+    /// The version of what runs on it, if a label or provisioning says so.
     pub version: Option<String>,
     /// Its power domain, if a label says so.
     pub power_domain: Option<String>,

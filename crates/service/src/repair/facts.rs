@@ -69,11 +69,13 @@ impl Reports {
         let listed = |variables: &Variables| -> Vec<ListedMachine> {
             snapshot.search(&variables.query(now)).iter().map(|machine| ListedMachine::of(machine, now)).collect()
         };
-        let known = |machine: &ListedMachine| known_failure(machine, settings, snapshot);
+        let node = |machine: &ListedMachine| snapshot.find_node(machine.serial.as_str());
+        let known = |machine: &ListedMachine| failure(machine, settings, node(machine).as_deref());
         let failures: Vec<Failure> = listed(variables).iter().map(known).collect();
         let watched = all_broken(listed(&Variables::for_guard()).iter().map(known), &failures);
         let all = if counts_matter(&watched, settings) { listed(&Variables::for_census()) } else { Vec::new() };
-        Reports { failures, watched, census: census(&all, settings) }
+        let census = census(all.iter().map(|machine| traits(machine, settings, node(machine).as_deref())));
+        Reports { failures, watched, census }
     }
 }
 
@@ -170,11 +172,12 @@ impl Repairs {
             )
         };
         let answer = async {
-            let told = |machine: &ListedMachine| failure(machine, settings);
+            let told = |machine: &ListedMachine| failure(machine, settings, None);
             let failures: Vec<Failure> = ask(variables).await?.iter().map(told).collect();
             let watched = all_broken(ask(Variables::for_guard()).await?.iter().map(told), &failures);
             let all = if counts_matter(&watched, settings) { ask(Variables::for_census()).await? } else { Vec::new() };
-            Ok(Reports { failures, watched, census: census(&all, settings) })
+            let census = census(all.iter().map(|machine| traits(machine, settings, None)));
+            Ok(Reports { failures, watched, census })
         };
         Ok(answer.await)
     }
@@ -216,23 +219,24 @@ fn all_broken(broken: impl Iterator<Item = Failure>, failures: &[Failure]) -> Ve
     all
 }
 
-fn census(machines: &[ListedMachine], settings: &RepairSettings) -> Census {
-    let traits: Vec<Traits> = machines.iter().map(|machine| traits(machine, settings)).collect();
-    Census::of(&traits)
+fn census(machines: impl Iterator<Item = Traits>) -> Census {
+    Census::of(&machines.collect::<Vec<_>>())
 }
 
-fn traits(machine: &ListedMachine, settings: &RepairSettings) -> Traits {
+/// What a machine has in common with others. A label goes before what provisioning knows.
+fn traits(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Node>) -> Traits {
     let label = |name: &str| machine.labels.find(name).map(ToString::to_string).filter(|value| !value.is_empty());
     Traits {
         rack: machine.rack,
         role: machine.role.to_string(),
         machine_type: machine.machine_type.clone(),
-        version: label(&settings.version_label),
+        version: label(&settings.version_label).or_else(|| node.and_then(Node::image)),
         power_domain: label(&settings.power_domain_label),
     }
 }
 
-fn failure(machine: &ListedMachine, settings: &RepairSettings) -> Failure {
+/// A machine that is reported, with what provisioning knows about it.
+fn failure(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Node>) -> Failure {
     // A registry whose clock is behind counts negative times, and one that does not know gives no number.
     let age = Duration::try_from_secs_f64(machine.seconds_in_state.max(0.0)).unwrap_or_default();
     Failure {
@@ -241,17 +245,10 @@ fn failure(machine: &ListedMachine, settings: &RepairSettings) -> Failure {
         state: machine.state,
         age,
         broken_before: Duration::ZERO,
-        traits: traits(machine, settings),
-        opinion: SecondOpinion::default(),
-        hands_off: None,
+        traits: traits(machine, settings, node),
+        opinion: node.map(opinion).unwrap_or_default(),
+        hands_off: node.and_then(HandsOff::of),
     }
-}
-
-/// The same, with what provisioning knows about the machine.
-fn known_failure(machine: &ListedMachine, settings: &RepairSettings, snapshot: &Snapshot) -> Failure {
-    let plain = failure(machine, settings);
-    let Some(node) = snapshot.find_node(machine.serial.as_str()) else { return plain };
-    Failure { opinion: opinion(&node), hands_off: HandsOff::of(&node), ..plain }
 }
 
 /// What provisioning says about a machine. Its controller is asked for the power state every two minutes or so, but for nodes that nobody

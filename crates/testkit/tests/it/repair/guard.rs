@@ -1,6 +1,6 @@
 //! What failed together is held: a rack without power is one incident and no repair, until a person or the rack itself says otherwise.
 
-use sabakan_testkit::{Backend, client::RepairSwitch, wait_for};
+use sabakan_testkit::{Backend, client::RepairSwitch, raw, wait_for};
 use sabakan_wire::rest::repair::IncidentSummaryJson;
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use super::{LONG, Site, procedure};
 
 on_both_stores!(
     a_rack_without_power_is_one_incident_and_no_repair,
+    machines_with_one_image_fail_together,
     a_repair_under_way_stops_when_its_rack_fails,
     the_plain_limits_let_in_all_or_nobody,
 );
@@ -143,6 +144,30 @@ fn another_rack_comes_back_by_itself(site: &Site) {
 }
 
 /// It was enqueued when nobody could know; its next step is not begun.
+/// Nobody labelled them: what provisioning knows is enough.
+fn machines_with_one_image_fail_together(backend: Backend) {
+    let site = site(backend);
+    let with_image: Vec<String> =
+        (0..RACKS).flat_map(|rack| serials(rack).into_iter().skip(9).take(3).collect::<Vec<_>>()).collect();
+    let image = json!([{ "op": "add", "path": "/instance_info/image_source",
+        "value": "https://me:secret@images.example.com/os/9.raw?token=secret" }]);
+    for serial in &with_image {
+        let headers = [("content-type", "application/json"), ("x-openstack-ironic-api-version", "1.82")];
+        let path = format!("/v1/nodes/{serial}");
+        let answer = raw::request(&site.server.ironic_url(), "PATCH", &path, &headers, image.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    // Two of each rack: no rack has failed.
+    for pair in with_image.chunks(3) {
+        pair[..2].iter().for_each(|serial| site.report(serial, "unreachable"));
+    }
+    let opened = wait_for("the incident", LONG, || incidents(&site).pop());
+    assert_eq!((&*opened.group.kind, &*opened.group.value), ("version", "images.example.com/os/9.raw"));
+    site.pass(600);
+    site.looked();
+    assert_eq!((site.entries(), site.ran(), incidents(&site).len()), (vec![], vec![], 1));
+}
+
 fn a_repair_under_way_stops_when_its_rack_fails(backend: Backend) {
     let site = site(backend);
     site.break_alone("r1-00", "unreachable");

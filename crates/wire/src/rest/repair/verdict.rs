@@ -174,7 +174,7 @@ pub struct BrokenJson {
     pub role: String,
     /// Its BMC type.
     pub machine_type: String,
-    /// The version of what runs on it, if a label says so.
+    /// The version of what runs on it, if a label or provisioning says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its power domain, if a label says so.
