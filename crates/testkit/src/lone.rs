@@ -18,6 +18,9 @@ use crate::{TestServer, crash::CrashStore};
 /// How often one looks when nothing changes: a test can wait for it.
 const PERIOD: Duration = Duration::from_millis(200);
 
+/// Long enough that a busy machine does not lose it, short enough to be waited for.
+const LEASE: Duration = Duration::from_secs(3);
+
 /// A task that belongs to no server.
 pub struct Lone<T> {
     /// What it works on.
@@ -34,8 +37,7 @@ pub fn planner(server: &TestServer, name: &str, prepare: impl FnOnce(&CrashStore
         server: name.to_owned(),
         period: PERIOD,
         settle: Duration::ZERO,
-        // Long enough that a busy machine does not lose it, short enough to be waited for.
-        lease: Duration::from_secs(3),
+        lease: LEASE,
         ..ClusterOptions::default()
     };
     start(server, name, prepare, |on| Cluster::new(on, options), tasks::planner::run)
@@ -44,12 +46,7 @@ pub fn planner(server: &TestServer, name: &str, prepare: impl FnOnce(&CrashStore
 /// Starts a repairer on the store of a server that does not repair itself. Power is changed through the server, which does not die with
 /// it.
 pub fn repairer(server: &TestServer, name: &str, prepare: impl FnOnce(&CrashStore)) -> Lone<Repairs> {
-    let options = RepairOptions {
-        server: name.to_owned(),
-        period: PERIOD,
-        lease: Duration::from_secs(1),
-        ..RepairOptions::default()
-    };
+    let options = RepairOptions { server: name.to_owned(), period: PERIOD, lease: LEASE, ..RepairOptions::default() };
     start(server, name, prepare, |on| Repairs::new(on, server.nodes(), options), tasks::repairer::run)
 }
 

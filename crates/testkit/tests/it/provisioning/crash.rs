@@ -25,9 +25,9 @@ use serde_json::json;
 
 use super::{ACTIVE, AVAILABLE, MANAGEABLE, ended, history, steps_of, verb};
 
-/// The lease of a worker in these tests, and how long the work of a dead one may take to end: the lease, a look for work, and the
-/// work itself, on a machine that is busy with other tests.
-const LEASE: Duration = Duration::from_secs(1);
+/// The lease of a worker in these tests, which a busy machine shall not lose, and how long the work of a dead one may take to end: the
+/// lease, a look for work, and the work itself, on a machine that is busy with other tests.
+const LEASE: Duration = Duration::from_secs(3);
 const RECOVERY_MAX: Duration = Duration::from_secs(40);
 
 /// One kind of work: how a machine gets there, what is asked, where it ends, and what must happen at most once.
