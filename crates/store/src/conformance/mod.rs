@@ -1,4 +1,5 @@
-//! What every backend promises, as tests: the executable description of [`Store`].
+//! What every backend promises, as tests: the executable description of [`Store`], and of what rests on it most: that no number of
+//! servers repairs more machines than allowed.
 //!
 //! A backend's own tests call [`run_all`], or take the [`cases`] one by one. A case assumes nothing about the store but that
 //! nobody else writes under its prefix: the store may hold other data, revisions may start anywhere, others may write
@@ -10,6 +11,7 @@ mod concurrency;
 mod leases;
 mod model;
 mod ranges;
+mod repairs;
 mod support;
 mod txn;
 mod watch;
@@ -122,6 +124,18 @@ pub fn cases() -> Vec<Case> {
             no_increment_is_lost,
             writers_of_different_keys_all_succeed,
             an_acknowledged_commit_is_seen_by_every_later_read,
+        }
+        repairs {
+            a_round_that_anything_changed_under_writes_nothing,
+            a_round_under_a_lost_lead_writes_nothing,
+            a_round_does_not_overwrite_what_a_person_said,
+            nothing_begins_in_a_queue_that_was_disabled,
+            nobody_begins_anything_under_a_lost_lead,
+            what_somebody_asked_for_meanwhile_stays,
+            a_machine_is_repaired_once_at_a_time,
+            the_last_place_is_taken_once,
+            reboots_get_an_index_each,
+            two_who_set_something_are_both_heard,
         }
     }
 }
