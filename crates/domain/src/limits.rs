@@ -131,6 +131,18 @@ pub const REPAIR_WINDOWS_MAX: usize = 8;
 /// Longest time of a setting of repair: a year.
 pub const REPAIR_HOURS_MAX: u64 = 366 * 24;
 
+/// Machines that come into the repair queue in one transaction; etcd takes 128 writes in one, and each has an entry in the audit log.
+pub const ENQUEUED_AT_ONCE: usize = 32;
+
+/// Incidents that are opened, and as many that are changed, in one transaction, which takes a megabyte and a half.
+pub const INCIDENTS_AT_ONCE: usize = 2;
+
+/// Machines that are kept by name with an incident, in bytes of their serials: four incidents are written in one transaction.
+pub const INCIDENT_MEMBERS_BYTES_MAX: usize = 256 * 1024;
+
+/// What an entry of the repair queue says about the last thing that was done.
+pub const REPAIR_NOTE_CHARS_MAX: usize = 500;
+
 /// Pods that are named to an operator where a node does not become empty. More are counted only.
 pub const DRAIN_NAMED_PODS_MAX: usize = 5;
 

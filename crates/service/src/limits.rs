@@ -190,18 +190,6 @@ pub const REPAIR_PAUSE: Duration = Duration::from_millis(500);
 /// The pause after a cycle that failed.
 pub const REPAIR_RETRY: Duration = Duration::from_secs(5);
 
-/// Machines that come into the repair queue in one transaction; etcd takes 128 writes in one, and each has an entry in the audit log.
-pub const ENQUEUED_AT_ONCE: usize = 32;
-
-/// Incidents that are opened, and as many that are changed, in one transaction, which takes a megabyte and a half.
-pub const INCIDENTS_AT_ONCE: usize = 2;
-
-/// Machines that are kept by name with an incident, in bytes of their serials: four incidents are written in one transaction.
-pub const INCIDENT_MEMBERS_BYTES_MAX: usize = 256 * 1024;
-
-/// What an entry of the repair queue says about the last thing that was done.
-pub const REPAIR_NOTE_CHARS_MAX: usize = 500;
-
 /// What somebody who acknowledges an incident may say.
 pub const ACKNOWLEDGE_CHARS_MAX: usize = 500;
 

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    entry::{Entry, Status},
+    entry::{Backoff, Entry, Status, StepStatus},
     guard::{Failure, Group, GuardRules},
     hands_off::HandsOff,
     incident::{Held, Judgement, Settling},
@@ -162,6 +162,29 @@ pub struct NewEntry {
     pub machine_type: String,
     /// What is wrong with it.
     pub operation: String,
+}
+
+impl NewEntry {
+    /// Its entry, of which nothing has been done.
+    pub fn queued(&self, index: u64, asked_by: String, now: Timestamp) -> Entry {
+        let NewEntry { serial, address, machine_type, operation } = self.clone();
+        Entry {
+            index,
+            address,
+            serial,
+            machine_type,
+            operation,
+            status: Status::Queued,
+            step: 0,
+            step_status: StepStatus::Waiting,
+            deleted: false,
+            changed_at: None,
+            backoff: Backoff::default(),
+            created_at: now,
+            asked_by,
+            note: String::new(),
+        }
+    }
 }
 
 /// The decision, with its reasons.

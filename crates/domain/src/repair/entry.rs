@@ -4,7 +4,7 @@ use std::{fmt, net::Ipv4Addr};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::words::Serial;
+use crate::{limits, words::Serial};
 
 /// Where an entry is. Names exist once, in [`Status::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,6 +158,34 @@ impl Entry {
     pub fn since(&self) -> Timestamp {
         self.changed_at.unwrap_or(self.created_at)
     }
+
+    /// The same where a step begins: with a drain, or with what it does.
+    pub fn begun(&self, step: usize, step_status: StepStatus, now: Timestamp) -> Entry {
+        let (status, changed_at, note) = (Status::Processing, Some(now), String::new());
+        Entry { status, step, step_status, changed_at, note, ..self.clone() }
+    }
+
+    /// The same with its drain given up for a while; `random` chooses for how long.
+    pub fn backed_off(&self, because: &str, now: Timestamp, random: u64) -> Entry {
+        Entry {
+            status: Status::Processing,
+            step_status: StepStatus::Waiting,
+            changed_at: Some(now),
+            backoff: self.backoff.after_failure(now, random),
+            note: bounded_note(because),
+            ..self.clone()
+        }
+    }
+
+    /// The same at its end, at the step where it is.
+    pub fn ended(&self, status: Status, because: &str, now: Timestamp) -> Entry {
+        Entry { status, changed_at: Some(now), note: bounded_note(because), ..self.clone() }
+    }
+}
+
+/// As much of a text as an entry holds.
+pub fn bounded_note(text: &str) -> String {
+    text.chars().take(limits::REPAIR_NOTE_CHARS_MAX).collect()
 }
 
 #[cfg(test)]

@@ -82,6 +82,29 @@ pub enum Act {
     },
 }
 
+impl Act {
+    /// What an entry is when this is written down; `random` chooses how long a drain is given up. One that is removed stays as it is
+    /// until then. Only what the act owns is touched: a mark that somebody set meanwhile stays.
+    pub fn written(&self, entry: &Entry, procedures: &Procedures, now: Timestamp, random: u64) -> Entry {
+        match self {
+            Act::Remove => entry.clone(),
+            Act::Finish { healthy: true, because } => entry.ended(Status::Succeeded, because, now),
+            Act::Finish { healthy: false, because } => {
+                let failed = entry.ended(Status::Failed, because, now);
+                // Running out of steps is told by a number that no step has.
+                match procedures.operation(&entry.machine_type, &entry.operation) {
+                    Ok(operation) => Entry { step: operation.steps.len(), step_status: StepStatus::Waiting, ..failed },
+                    Err(_) => failed,
+                }
+            }
+            Act::StartDrain { step } => entry.begun(*step, StepStatus::Draining, now),
+            Act::GiveUpDrain { because } => entry.backed_off(because, now, random),
+            Act::WatchAgain => Entry { changed_at: Some(now), ..entry.clone() },
+            Act::Execute { step } => entry.begun(*step, StepStatus::Watching, now),
+        }
+    }
+}
+
 /// What is done next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Next {

@@ -1,6 +1,6 @@
 //! How entries of the repair queue end, and what is written down when something that was begun for them has ended.
 
-use sabakan_domain::repair::entry::{Entry, Status, StepStatus};
+use sabakan_domain::repair::entry::{Entry, Status, bounded_note};
 use sabakan_store::repo::{
     leaders::Lead,
     repairs::{self, Under},
@@ -10,24 +10,28 @@ use super::{
     Repairs, TASK, Work,
     work::{Job, Outcome},
 };
-use crate::{ServiceError, limits};
+use crate::ServiceError;
 
 impl Repairs {
-    /// Ends an entry; `at`: the step it is left at, if that is another.
+    /// Ends an entry at the step where it is.
     pub(super) async fn finish(
         &self,
         lead: &Lead,
         entry: &Entry,
         status: Status,
-        at: Option<(usize, StepStatus)>,
         because: &str,
     ) -> Result<(), ServiceError> {
-        let finish = |entry: &Entry| {
-            let (step, step_status) = at.unwrap_or((entry.step, entry.step_status));
-            let (changed_at, note) = (Some(self.now()), bounded(because));
-            Entry { status, step, step_status, changed_at, note, ..entry.clone() }
-        };
-        if self.write(Under::lead(lead), entry.index, "finish", finish).await?.is_some() {
+        self.end(lead, entry, |entry| entry.ended(status, because, self.now())).await
+    }
+
+    /// Ends an entry.
+    pub(super) async fn end(
+        &self,
+        lead: &Lead,
+        entry: &Entry,
+        end: impl Fn(&Entry) -> Entry,
+    ) -> Result<(), ServiceError> {
+        if let Some(Entry { status, .. }) = self.write(Under::lead(lead), entry.index, "finish", end).await? {
             let mut told = self.told();
             let counter =
                 if status == Status::Succeeded { &mut told.figures.succeeded } else { &mut told.figures.failed };
@@ -40,14 +44,7 @@ impl Repairs {
 
     pub(super) async fn back_off(&self, lead: &Lead, index: u64, because: &str) -> Result<(), ServiceError> {
         let (now, random) = (self.now(), random());
-        let back_off = |entry: &Entry| Entry {
-            status: Status::Processing,
-            step_status: StepStatus::Waiting,
-            changed_at: Some(now),
-            backoff: entry.backoff.after_failure(now, random),
-            note: bounded(because),
-            ..entry.clone()
-        };
+        let back_off = |entry: &Entry| entry.backed_off(because, now, random);
         if self.write(Under::lead(lead), index, "back-off", back_off).await?.is_some() {
             self.told().figures.drains_given_up += 1;
             tracing::warn!(task = TASK, index, because, "a drain was given up for a while");
@@ -95,28 +92,23 @@ impl Repairs {
         let entry = &entry;
         match outcome {
             Outcome::Executed(Ok(text)) => {
-                let note = |entry: &Entry| Entry { note: bounded(&text), ..entry.clone() };
+                let note = |entry: &Entry| Entry { note: bounded_note(&text), ..entry.clone() };
                 self.write(Under::lead(lead), index, "executed", note).await.map(drop)
             }
-            Outcome::Executed(Err(reason)) => self.finish(lead, entry, Status::Failed, None, &reason).await,
+            Outcome::Executed(Err(reason)) => self.finish(lead, entry, Status::Failed, &reason).await,
             Outcome::Drained(Ok(())) | Outcome::Cancelled | Outcome::Checked(..) => Ok(()),
             Outcome::Drained(Err(reason)) => self.back_off(lead, index, &reason).await,
-            Outcome::Concluded(Ok(text)) => self.finish(lead, entry, Status::Succeeded, None, &text).await,
+            Outcome::Concluded(Ok(text)) => self.finish(lead, entry, Status::Succeeded, &text).await,
             Outcome::Concluded(Err(reason)) => {
                 let reason = format!("the machine is healthy, but its success command failed: {reason}");
-                self.finish(lead, entry, Status::Failed, None, &reason).await
+                self.finish(lead, entry, Status::Failed, &reason).await
             }
             Outcome::Broken => {
                 let reason = "it broke off because of a defect; see the log";
-                self.finish(lead, entry, Status::Failed, None, reason).await
+                self.finish(lead, entry, Status::Failed, reason).await
             }
         }
     }
-}
-
-/// As much of a text as an entry holds.
-pub(super) fn bounded(text: &str) -> String {
-    text.chars().take(limits::REPAIR_NOTE_CHARS_MAX).collect()
 }
 
 /// Where several come back at different times. Without a source of randomness they come back together.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sabakan_domain::repair::{
-    entry::{Entry, Status, StepStatus},
+    entry::{Entry, Status, StepStatus, bounded_note},
     procedure::{DrainRules, HealthCheck},
     queue::{self, Act},
 };
@@ -24,7 +24,6 @@ use super::{
     Repairs, TASK, Work,
     cycle::Seen,
     drain,
-    ends::bounded,
     facts::{Look, Standing},
     queue::by_index,
     work::{Job, Outcome},
@@ -112,7 +111,7 @@ impl Repairs {
                 Some(_) => (Status::Failed, format!("machine {serial} does not have the address any more")),
                 None => (Status::Succeeded, format!("machine {serial} is not registered any more")),
             };
-            self.finish(lead, entry, status, None, &because).await?;
+            self.finish(lead, entry, status, &because).await?;
             strangers.insert(entry.index);
         }
         Ok(strangers)
@@ -152,17 +151,15 @@ impl Repairs {
         match act {
             // It has gone with the others.
             Act::Remove => {}
-            Act::Finish { healthy: false, because } => {
-                let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
-                // Running out of steps is told by a number that no step has.
-                let over = operation.map(|operation| (operation.steps.len(), StepStatus::Waiting));
-                self.finish(lead, entry, Status::Failed, over, because).await?;
+            Act::Finish { healthy: false, .. } => {
+                let fail = |entry: &Entry| act.written(entry, &standing.procedures, self.now(), 0);
+                self.end(lead, entry, fail).await?;
             }
             Act::Finish { healthy: true, because } => self.conclude(lead, standing, entry, because, work).await?,
             Act::StartDrain { step } => self.start_drain(lead, standing, entry, *step, work).await?,
             Act::GiveUpDrain { because } => self.back_off(lead, entry.index, because).await?,
             Act::WatchAgain => {
-                let again = |entry: &Entry| Entry { changed_at: Some(self.now()), ..entry.clone() };
+                let again = |entry: &Entry| act.written(entry, &standing.procedures, self.now(), 0);
                 self.write(Under::lead(lead), entry.index, "watch-again", again).await?;
             }
             Act::Execute { step } => self.start_step(lead, standing, entry, *step, work).await?,
@@ -186,10 +183,10 @@ impl Repairs {
             operation.success_command.clone().map(|command| (command, operation.success_command_timeout))
         });
         let Some((command, limit)) = command else {
-            return self.finish(lead, entry, Status::Succeeded, None, because).await;
+            return self.finish(lead, entry, Status::Succeeded, because).await;
         };
         // A server that lost the lead without noticing finds out here.
-        let mark = |entry: &Entry| Entry { note: bounded(because), ..entry.clone() };
+        let mark = |entry: &Entry| Entry { note: bounded_note(because), ..entry.clone() };
         if self.write(Under::lead(lead), entry.index, "conclude", mark).await?.is_none() {
             return Ok(());
         }
@@ -207,7 +204,9 @@ impl Repairs {
         step: usize,
         work: &mut Work,
     ) -> Result<(), ServiceError> {
-        let Some(begun) = self.begin_step(lead, entry, step, StepStatus::Draining).await? else { return Ok(()) };
+        let Some(begun) = self.begin_step(lead, standing, entry, &Act::StartDrain { step }).await? else {
+            return Ok(());
+        };
         match self.drained(standing, entry.address, &standing.procedures.drain) {
             Some(drain) => work.begin_drain(Job::Repair(begun.index), drain),
             None => self.back_off(lead, begun.index, NO_KUBERNETES).await?,
@@ -255,7 +254,8 @@ impl Repairs {
     ) -> Result<(), ServiceError> {
         let found = standing.procedures.step(&entry.machine_type, &entry.operation, number);
         let Ok(step) = found.cloned() else { return Ok(()) };
-        let Some(begun) = self.begin_step(lead, entry, number, StepStatus::Watching).await? else { return Ok(()) };
+        let act = Act::Execute { step: number };
+        let Some(begun) = self.begin_step(lead, standing, entry, &act).await? else { return Ok(()) };
         self.told().figures.steps += 1;
         tracing::info!(task = TASK, index = begun.index, address = %begun.address, step = number, "step of a repair begun");
         let this = Arc::clone(self);
@@ -270,19 +270,12 @@ impl Repairs {
     async fn begin_step(
         &self,
         lead: &Lead,
+        standing: &Standing,
         entry: &Entry,
-        step: usize,
-        step_status: StepStatus,
+        act: &Act,
     ) -> Result<Option<Entry>, ServiceError> {
-        let action = if step_status == StepStatus::Draining { "drain-start" } else { "execute" };
-        let begin = |entry: &Entry| Entry {
-            status: Status::Processing,
-            step,
-            step_status,
-            changed_at: Some(self.now()),
-            note: String::new(),
-            ..entry.clone()
-        };
+        let action = if matches!(act, Act::StartDrain { .. }) { "drain-start" } else { "execute" };
+        let begin = |entry: &Entry| act.written(entry, &standing.procedures, self.now(), 0);
         let under = Under { lead: Some(lead), switch: Some(Switch::Queue) };
         let begun = self.write(under, entry.index, action, begin).await?;
         Ok(begun.filter(|begun| !begun.deleted))

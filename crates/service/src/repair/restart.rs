@@ -8,6 +8,7 @@ use std::{
 
 use sabakan_domain::{
     repair::{
+        entry::bounded_note,
         queue,
         reboot::{self, Act, RebootEntry, RebootRules, RebootStatus},
     },
@@ -21,7 +22,7 @@ use sabakan_store::repo::{
 use super::{
     Repairs, TASK, Work,
     cycle::Seen,
-    ends::{bounded, random},
+    ends::random,
     facts::{Look, Standing},
     pass::NO_KUBERNETES,
     work::{Job, Outcome},
@@ -224,7 +225,7 @@ impl Repairs {
                 return Ok(());
             }
         };
-        let noted = |entry: &RebootEntry| Some(RebootEntry { note: bounded(&note), ..entry.clone() });
+        let noted = |entry: &RebootEntry| Some(RebootEntry { note: bounded_note(&note), ..entry.clone() });
         self.edit_reboot(Under::lead(lead), index, noted).await.map(drop)
     }
 
@@ -241,7 +242,7 @@ impl Repairs {
         let again = |entry: &RebootEntry| {
             let is_draining = entry.status == RebootStatus::Draining;
             let backoff = entry.backoff_after_failure(now, random);
-            let (status, changed_at, note) = (RebootStatus::Queued, Some(now), bounded(because));
+            let (status, changed_at, note) = (RebootStatus::Queued, Some(now), bounded_note(because));
             let queued = RebootEntry { status, changed_at, backoff, note, ..entry.clone() };
             Some(if is_draining { queued } else { entry.clone() })
         };

@@ -10,9 +10,10 @@ use sabakan_domain::{
     cluster::shape::Problem,
     repair::{
         enqueue::NewEntry,
-        entry::{Backoff, Entry, Status, StepStatus},
+        entry::{Backoff, Entry, Status},
         incident::{Incident, Phase},
         reboot::{RebootEntry, RebootStatus},
+        round::Round,
         settings::RepairSettings,
     },
     words::Serial,
@@ -137,17 +138,6 @@ fn number(kv: Option<&KeyValue>) -> Result<u64, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt { place: kv.key.clone(), reason: format!("{text:?} is no number") })
 }
 
-/// What a round of the enqueuer writes.
-#[derive(Debug, Clone, Default)]
-pub struct Round {
-    /// Machines that come into the queue.
-    pub enqueue: Vec<NewEntry>,
-    /// Incidents that are opened; their numbers are given here.
-    pub opened: Vec<Incident>,
-    /// Incidents that changed.
-    pub changed: Vec<Incident>,
-}
-
 /// Writes what a round decided, if nothing it was decided with has changed and the lead is not lost. `false`: nothing was written.
 pub async fn put_round(
     store: &dyn Store,
@@ -162,7 +152,7 @@ pub async fn put_round(
     txn.when.extend_from_slice(cluster.compares());
     txn.when.push(lead.compare());
     for (index, new) in (state.next..).zip(&round.enqueue) {
-        let entry = entry_of(index, new, by);
+        let entry = new.queued(index, by.actor.called(), by.now);
         put_entry(&mut txn, keys, &entry);
         let detail = format!("repair {index} of {}: {}", entry.address, entry.operation);
         by.log(&mut txn, keys, act(&instance(&entry), "enqueue", detail));
@@ -201,26 +191,6 @@ fn forgotten(state: &RepairState, round: &Round) -> impl Iterator<Item = u64> {
     over.into_iter().take(surplus.min(limits::FORGOTTEN_AT_ONCE))
 }
 
-fn entry_of(index: u64, new: &NewEntry, by: &By) -> Entry {
-    let NewEntry { serial, address, machine_type, operation } = new.clone();
-    Entry {
-        index,
-        address,
-        serial,
-        machine_type,
-        operation,
-        status: Status::Queued,
-        step: 0,
-        step_status: StepStatus::Waiting,
-        deleted: false,
-        changed_at: None,
-        backoff: Backoff::default(),
-        created_at: by.now,
-        asked_by: by.actor.called(),
-        note: String::new(),
-    }
-}
-
 fn put_entry(txn: &mut Txn, keys: &Keys, entry: &Entry) {
     txn.then.push(Op::put(keys.repair(entry.index), records::encode(&RepairRecord::from(entry))));
 }
@@ -237,7 +207,7 @@ pub async fn add(store: &dyn Store, keys: &Keys, by: &By, new: &NewEntry) -> Res
         if state.entries.len() >= limits::QUEUE_ENTRIES_MAX {
             return Err(ChangeError::Refused(QueueRefusal::Full));
         }
-        let entry = entry_of(state.next, new, by);
+        let entry = new.queued(state.next, by.actor.called(), by.now);
         let mut txn = Txn { when: vec![state.compares[0].clone()], then: vec![] };
         put_entry(&mut txn, keys, &entry);
         txn.then.push(Op::put(keys.repairs_next(), (state.next + 1).to_string()));

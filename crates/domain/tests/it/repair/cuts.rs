@@ -11,12 +11,13 @@ use sabakan_domain::{
     lifecycle::HealthState,
     machine::Rack,
     repair::{
-        enqueue::{self, Limits, Verdict},
+        enqueue::{self, Decision, Limits, Verdict},
         entry::{Backoff, Entry, Status, StepStatus},
         guard::{Census, Failure, Group, GroupKind, GuardRules, SecondOpinion, Traits},
         incident::{self, Incident, Judgement, Phase},
         procedure::Procedures,
         queue,
+        round::{self, Round},
     },
     words::Serial,
 };
@@ -203,19 +204,17 @@ fn rounds(failures: &[Failure], incidents: &mut Vec<Incident>, count: usize) -> 
     let before = incidents.len();
     for _ in 0..count {
         let (judgement, _) = judged(failures, incidents);
-        for incident in incidents.iter_mut() {
-            let joined = judgement.joined.get(&incident.number).cloned().unwrap_or_default();
-            incident.members.extend(joined);
-            incident.member_count = incident.member_count.max(incident.members.len());
-            if judgement.recovered.contains(&incident.number) {
-                incident.phase = Phase::Recovered { at: now() };
-            }
+        let decision = Decision::default();
+        let (judgement, decision, now) = (&judgement, &decision, now());
+        let around = round::Around { judgement, decision, automatic: true, incidents, failures, now };
+        let Round { opened, changed, .. } = Round::of(&around);
+        for incident in changed {
+            let place = incidents.iter().position(|known| known.number == incident.number);
+            incidents[place.expect("one that is kept")] = incident;
         }
-        for found in &judgement.opened {
-            let of_it = failures.iter().filter(|failure| found.members.contains(&failure.serial)).cloned();
-            let Group { kind, value } = &found.group;
+        for incident in opened {
             let number = 100 + u64::try_from(incidents.len()).expect("few");
-            incidents.push(Incident { number, ..incident(*kind, value, &of_it.collect::<Vec<_>>(), Phase::Open) });
+            incidents.push(Incident { number, ..incident });
         }
     }
     incidents.len() - before
@@ -282,4 +281,16 @@ fn a_monitor_that_sees_again_slowly_has_not_recovered() {
     assert_eq!((judgement.recovered.len(), judgement.held.len(), enqueued), (0, 2_800, 0));
     // As many as break on any day.
     assert_eq!(judged(&left(50), &[open]).0.recovered, [4]);
+}
+
+#[test]
+fn an_incident_has_every_machine_that_is_held_for_it() {
+    // Two were broken long before the others.
+    let mut rack = failures(28..54, 60);
+    rack.extend(failures(54..56, 86_400));
+    let mut incidents = Vec::new();
+    assert_eq!(rounds(&rack, &mut incidents, 1), 1);
+    let (judgement, _) = judged(&rack, &[]);
+    assert_eq!((judgement.opened[0].members.len(), judgement.held.len()), (26, 28));
+    assert_eq!((incidents[0].members.len(), incidents[0].member_count), (28, 28));
 }

@@ -2,7 +2,8 @@
 //! machine is worked on once at a time, who is held is not enqueued, what is finished stays as it is, and every wait ends.
 //!
 //! Two servers work on one store. Each reads, decides and writes at moments of its own; it may lose its memory or its lead between
-//! any two, and its clock may jump. A write is refused if the lead or a number it was decided with has changed, as the store does.
+//! any two, and its clock is its own and may jump. A write is refused if the lead or a number it was decided with has changed, and so is
+//! a second repair of one machine: that stores do so is tested with them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,8 +47,13 @@ enum Event {
         rack: u8,
         broken: bool,
     },
-    /// Time passes, or the clock jumps.
+    /// Time passes, or all clocks jump.
     Clock {
+        seconds: i64,
+    },
+    /// The clock of a server is so much ahead of the others from now on, or behind.
+    Skew {
+        server: u8,
         seconds: i64,
     },
     /// A server reads everything.
@@ -117,6 +123,7 @@ fn events() -> impl Strategy<Value = Event> {
         6 => (0..MACHINES, state).prop_map(|(machine, state)| Event::Report { machine, state }),
         1 => (0..3_u8, any::<bool>()).prop_map(|(rack, broken)| Event::RackReport { rack, broken }),
         6 => prop_oneof![4 => 1..900_i64, 1 => 900..100_000_i64, 1 => -100_000..0_i64].prop_map(|seconds| Event::Clock { seconds }),
+        2 => (server.clone(), prop_oneof![-900..900_i64, -100_000..100_000_i64]).prop_map(|(server, seconds)| Event::Skew { server, seconds }),
         6 => server.clone().prop_map(|server| Event::Read { server }),
         6 => (server.clone(), any::<bool>(), any::<bool>()).prop_map(|(server, old, twice)| Event::Round { server, old, twice }),
         6 => server.clone().prop_map(|server| Event::Next { server }),
@@ -162,6 +169,8 @@ struct Read {
 
 struct World {
     now: Timestamp,
+    /// By how much the clock of each server is ahead.
+    skews: [SignedDuration; 2],
     /// Everybody's reports: what, and since when.
     reports: BTreeMap<u8, (HealthState, Timestamp)>,
     old_reports: BTreeMap<u8, (HealthState, Timestamp)>,
@@ -198,6 +207,7 @@ fn world() -> World {
     let facts = Facts { nodes, ..Facts::default() };
     World {
         now: "2026-01-01T00:00:00Z".parse().expect("a time"),
+        skews: [SignedDuration::ZERO; 2],
         reports: BTreeMap::new(),
         old_reports: BTreeMap::new(),
         stored: Machinery::default(),
@@ -223,7 +233,13 @@ impl World {
         procedures(&[operation("unhealthy"), operation("unreachable")], self.concurrent_max)
     }
 
-    fn failures(&self, old: bool, twice: bool) -> Vec<Failure> {
+    /// What the clock of a server says.
+    fn clock(&self, server: u8) -> Timestamp {
+        self.now + self.skews[usize::from(server)]
+    }
+
+    /// The list of broken machines, as a server counts their ages.
+    fn failures(&self, server: u8, old: bool, twice: bool) -> Vec<Failure> {
         let reports = if old { &self.old_reports } else { &self.reports };
         let failure = |(machine, (state, since)): (&u8, &(HealthState, Timestamp))| {
             let mut traits = traits(*machine);
@@ -234,7 +250,7 @@ impl World {
                 serial: Serial::new(format!("m{machine}")).expect("a serial"),
                 address: (*machine != 22).then(|| address(*machine)),
                 state: *state,
-                age: Duration::try_from(self.now.duration_since(*since)).unwrap_or_default(),
+                age: Duration::try_from(self.clock(server).duration_since(*since)).unwrap_or_default(),
                 traits,
                 opinion: SecondOpinion::default(),
                 broken_before: Duration::ZERO,
@@ -257,6 +273,9 @@ impl World {
                     .for_each(|machine| self.report(machine, broken.then_some(HealthState::Unreachable)));
             }
             Event::Clock { seconds } => self.now += SignedDuration::from_secs(*seconds),
+            Event::Skew { server, seconds } => {
+                self.skews[usize::from(*server)] = SignedDuration::from_secs(*seconds);
+            }
             Event::Read { server } => self.read(*server),
             Event::Round { server, old, twice } => self.round(*server, *old, *twice)?,
             Event::Next { server } => self.next(*server)?,
@@ -326,7 +345,7 @@ impl World {
     }
 
     fn read(&mut self, server: u8) {
-        let judgement = self.stored.judge(&self.failures(false, false), &self.census, self.now);
+        let judgement = self.stored.judge(&self.failures(server, false, false), &self.census, self.clock(server));
         let read = Read { stored: self.stored.clone(), settings: self.settings, reign: self.reign, judgement };
         self.servers[usize::from(server)] = Memory { read: Some(read), ..Memory::default() };
     }
@@ -336,22 +355,23 @@ impl World {
         let Some(Read { stored, settings, reign, .. }) = self.servers[usize::from(server)].read.clone() else {
             return Ok(());
         };
-        let failures = self.failures(old, twice);
-        let judgement = stored.judge(&failures, &self.census, self.now);
+        let now = self.clock(server);
+        let failures = self.failures(server, old, twice);
+        let judgement = stored.judge(&failures, &self.census, now);
         let cluster: BTreeSet<Ipv4Addr> = self.facts.nodes.keys().copied().collect();
-        let decision = stored.decide(&failures, &judgement, Some(&cluster), &self.procedures(), self.now);
+        let decision = stored.decide(&failures, &judgement, Some(&cluster), &self.procedures(), now);
         prop_assert_eq!(decision.verdicts.len(), failures.len(), "every machine has a verdict");
         let same = (self.stored.next_entry, self.stored.next_incident, self.settings, self.reign)
             == (stored.next_entry, stored.next_incident, settings, reign);
         if server != self.leader || !same {
             return Ok(());
         }
-        self.stored.put_round(&judgement, &decision, self.now);
+        self.stored.put_round(&failures, &judgement, &decision, now);
         if decision.enqueue.is_empty() {
             return Ok(());
         }
         let Machinery { entries, settings, incidents, .. } = &self.stored;
-        let ended = |entry: &Entry| Duration::try_from(self.now.duration_since(entry.since())).unwrap_or_default();
+        let ended = |entry: &Entry| Duration::try_from(now.duration_since(entry.since())).unwrap_or_default();
         let counts =
             |entry: &&Entry| !entry.is_finished() || settings.finished_counts.is_none_or(|time| ended(entry) < time);
         let counted = entries.values().filter(counts).count();
@@ -374,7 +394,7 @@ impl World {
         let Some(Read { stored, judgement, reign, .. }) = self.servers[usize::from(server)].read.take() else {
             return Ok(());
         };
-        let next = stored.next(&self.facts, &judgement, &self.procedures(), self.now);
+        let next = stored.next(&self.facts, &judgement, &self.procedures(), self.clock(server));
         self.every_entry_is_explained(&stored, &next)?;
         let entry = |(index, act): &(u64, Act)| (stored.entries[index].clone(), act.clone());
         let memory = &mut self.servers[usize::from(server)];
@@ -411,7 +431,8 @@ impl World {
         };
         let busy = |stored: &Machinery| stored.entries.values().filter(|entry| is_busy(entry) && !rests(entry)).count();
         let before = busy(&self.stored);
-        self.stored.put(read.index, &act, self.now, random);
+        let (procedures, now) = (self.procedures(), self.clock(server));
+        self.stored.put(read.index, &act, &procedures, now, random);
         // One machine more is worked on only if there was a place.
         let after = busy(&self.stored);
         prop_assert!(after <= before || after <= most, "{after} of {most} machines are worked on after {act:?}");
@@ -435,6 +456,7 @@ impl World {
     /// From here on the world is quiet: one server, one clock, nothing works again. Every drain and every watch ends in its time, and
     /// once pods leave their nodes every entry does.
     fn settle(&mut self) -> Result<(), TestCaseError> {
+        self.skews = [SignedDuration::ZERO; 2];
         self.stored.settings.enabled = true;
         self.reports.clear();
         self.facts.healthy.clear();

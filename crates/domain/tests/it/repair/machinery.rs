@@ -10,12 +10,13 @@ use std::{
 use jiff::Timestamp;
 use sabakan_domain::repair::{
     enqueue::{self, Decision, Limits, NewEntry},
-    entry::{Backoff, Entry, Status, StepStatus},
+    entry::Entry,
     guard::{Census, Failure, GuardRules},
-    incident::{self, Incident, Judgement, Phase},
+    incident::{self, Incident, Judgement},
     procedure::Procedures,
     queue::{self, Act, Next},
     reboot::RebootEntry,
+    round::{self, Round},
 };
 
 /// What operators set.
@@ -102,34 +103,27 @@ impl Machinery {
     }
 
     /// Writes down what a round of the enqueuer decided. New incidents are answered.
-    pub fn put_round(&mut self, judgement: &Judgement, decision: &Decision, now: Timestamp) -> Vec<Incident> {
-        for incident in &mut self.incidents {
-            if let Some(joined) = judgement.joined.get(&incident.number) {
-                incident.members.extend(joined.iter().cloned());
-                incident.member_count = incident.members.len();
-            }
-            if judgement.recovered.contains(&incident.number) {
-                incident.phase = Phase::Recovered { at: now };
-            }
+    pub fn put_round(
+        &mut self,
+        failures: &[Failure],
+        judgement: &Judgement,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Vec<Incident> {
+        let incidents = self.incidents.as_slice();
+        let around = round::Around { judgement, decision, automatic: true, incidents, failures, now };
+        let Round { enqueue, mut opened, changed } = Round::of(&around);
+        for incident in changed {
+            let place = self.incidents.iter().position(|known| known.number == incident.number);
+            self.incidents[place.expect("one that is kept")] = incident;
         }
-        let mut opened = Vec::new();
-        for found in &judgement.opened {
+        for incident in &mut opened {
             self.next_incident += 1;
-            opened.push(Incident {
-                number: self.next_incident,
-                group: found.group.clone(),
-                opened_at: now,
-                because: found.to_string(),
-                members: found.members.clone(),
-                member_count: found.members.len(),
-                phase: Phase::Open,
-            });
+            incident.number = self.next_incident;
         }
         self.incidents.extend(opened.iter().cloned());
-        for new in &decision.enqueue {
-            let NewEntry { serial, address, machine_type, operation } = new.clone();
-            let entry = blank(address, machine_type, operation, now);
-            self.add(Entry { serial, asked_by: "automatic repair".into(), ..entry });
+        for new in &enqueue {
+            self.add(new.queued(0, "automatic repair".into(), now));
         }
         opened
     }
@@ -162,27 +156,14 @@ impl Machinery {
         })
     }
 
-    /// Writes down that an act begins. Only what the act owns is touched: a mark that somebody set meanwhile stays.
-    pub fn put(&mut self, index: u64, act: &Act, now: Timestamp, random: u64) {
+    /// Writes down that an act begins.
+    pub fn put(&mut self, index: u64, act: &Act, procedures: &Procedures, now: Timestamp, random: u64) {
         if *act == Act::Remove {
             self.entries.remove(&index);
             return;
         }
         let Some(entry) = self.entries.get_mut(&index) else { return };
-        let (status, step_status) = match act {
-            Act::Remove => return,
-            Act::Finish { healthy: true, .. } => (Status::Succeeded, entry.step_status),
-            Act::Finish { healthy: false, .. } => (Status::Failed, entry.step_status),
-            Act::StartDrain { .. } => (Status::Processing, StepStatus::Draining),
-            Act::GiveUpDrain { .. } => (Status::Processing, StepStatus::Waiting),
-            Act::WatchAgain | Act::Execute { .. } => (Status::Processing, StepStatus::Watching),
-        };
-        match act {
-            Act::StartDrain { step } | Act::Execute { step } => entry.step = *step,
-            Act::GiveUpDrain { .. } => entry.backoff = entry.backoff.after_failure(now, random),
-            Act::Remove | Act::Finish { .. } | Act::WatchAgain => {}
-        }
-        (entry.status, entry.step_status, entry.changed_at) = (status, step_status, Some(now));
+        *entry = act.written(entry, procedures, now, random);
         if matches!(act, Act::StartDrain { .. }) {
             self.cordoned.insert(entry.address);
         }
@@ -191,20 +172,5 @@ impl Machinery {
 
 /// An entry that nothing was done with.
 pub fn blank(address: Ipv4Addr, machine_type: String, operation: String, now: Timestamp) -> Entry {
-    Entry {
-        index: 0,
-        address,
-        serial: None,
-        machine_type,
-        operation,
-        status: Status::Queued,
-        step: 0,
-        step_status: StepStatus::Waiting,
-        deleted: false,
-        changed_at: None,
-        backoff: Backoff::default(),
-        created_at: now,
-        asked_by: String::new(),
-        note: String::new(),
-    }
+    NewEntry { serial: None, address, machine_type, operation }.queued(0, String::new(), now)
 }

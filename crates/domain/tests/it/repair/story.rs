@@ -347,7 +347,7 @@ impl Story {
         let cluster = self.cluster.is_some().then_some(&nodes);
         let decision = self.machinery.decide(&failures, &judgement, cluster, &self.procedures(), self.now);
         if done {
-            self.machinery.put_round(&judgement, &decision, self.now);
+            self.machinery.put_round(&failures, &judgement, &decision, self.now);
         }
         Ok(show_round(&judgement, &decision))
     }
@@ -359,8 +359,9 @@ impl Story {
         let shown = self.show_next(&next);
         if done {
             self.machinery.cordoned.retain(|address| !next.uncordon.contains(address));
+            let procedures = self.procedures();
             for (index, act) in &next.acts {
-                self.machinery.put(*index, act, self.now, 0);
+                self.machinery.put(*index, act, &procedures, self.now, 0);
             }
         }
         Ok(shown)

@@ -4,14 +4,14 @@ use std::convert::Infallible;
 
 use sabakan_domain::{
     cluster::{config::Configuration, constraints::Constraints, template::Template},
-    repair::{incident::Incident, settings::RepairSettings},
+    repair::{incident::Incident, round::Round, settings::RepairSettings},
 };
 use serde_json::{Value, json};
 
 use super::site::{Site, acknowledged, incident, machine};
 use crate::repo::{
     cluster::{self, ClusterState},
-    repairs::{self, BadSetting, RepairState, Round, Switch},
+    repairs::{self, BadSetting, RepairState, Switch},
 };
 
 /// What somebody else changes.

@@ -17,6 +17,7 @@ use sabakan_domain::{
         guard::{Group, GroupKind},
         incident::{Incident, Phase},
         reboot::{RebootEntry, RebootStatus},
+        round::Round,
     },
     words::Serial,
 };
@@ -30,7 +31,7 @@ use crate::{
         audit::By,
         cluster, leaders,
         leaders::Lead,
-        repairs::{self, RepairState, Round, Switch, Under},
+        repairs::{self, RepairState, Switch, Under},
     },
 };
 

@@ -179,7 +179,7 @@ impl Week {
                 _ => {}
             }
         }
-        for opened in self.machinery.put_round(judgement, &decision, clock(now)) {
+        for opened in self.machinery.put_round(failures, judgement, &decision, clock(now)) {
             let (day, hour, minute) = (now / DAY + 1, now % DAY / 60, now % 60);
             let line = format!("{}, day {day} {hour:02}:{minute:02}: {}", opened.group, opened.because);
             self.ledger.incidents.push(line);
@@ -204,7 +204,7 @@ impl Week {
         self.machinery.cordoned.retain(|address| !next.uncordon.contains(address));
         for (index, act) in &next.acts {
             let n = Place::index(self.machinery.entries[index].address);
-            self.machinery.put(*index, act, time, mixed(&[self.seed, 12, *index, u64::from(now)]));
+            self.machinery.put(*index, act, &self.procedures, time, mixed(&[self.seed, 12, *index, u64::from(now)]));
             if matches!(act, Act::Execute { .. }) {
                 self.execute(*index, n, now);
             }
