@@ -136,6 +136,7 @@ pub fn cases() -> Vec<Case> {
             the_last_place_is_taken_once,
             reboots_get_an_index_each,
             two_who_set_something_are_both_heard,
+            the_log_says_what_changed,
         }
     }
 }

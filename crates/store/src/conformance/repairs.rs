@@ -17,7 +17,7 @@ use self::site::Site;
 use crate::{
     Store, StoreError, limits,
     repo::{
-        ChangeError,
+        ChangeError, audit,
         leaders::Lead,
         repairs::{self, BadSetting, QueueRefusal, Switch, Under},
     },
@@ -229,4 +229,38 @@ pub(super) async fn two_who_set_something_are_both_heard(store: Arc<dyn Store>, 
     faster.happened();
     assert!(matches!(refused, Err(ChangeError::Refused(QueueRefusal::Over(_)))), "{refused:?}");
     assert_eq!(site.read().await.incidents, [over]);
+}
+
+pub(super) async fn the_log_says_what_changed(store: Arc<dyn Store>, prefix: String) {
+    let site = Site::new(store, prefix).await;
+    let Site { store, keys, by, .. } = &site;
+    for _ in 0..2 {
+        // The second time everything is so already.
+        let set = |settings: RepairSettings| {
+            let settings = settings.with("group-least", "4").map_err(BadSetting)?;
+            settings.with("version-label", "image").map_err(BadSetting)
+        };
+        repairs::edit_settings(&**store, keys, by, set).await.expect("set");
+    }
+    repairs::add_reboots(&**store, keys, by, &[1, 2].map(site::address)).await.expect("added");
+    let open = site.open_incident().await;
+    for reason in ["the switch was replaced", ""] {
+        let say = |incident: Incident| {
+            let phase = Phase::Acknowledged { by: "operator".to_owned(), at: by.now, reason: reason.to_owned() };
+            Ok(Incident { phase, ..incident })
+        };
+        repairs::edit_incident(&**store, keys, by, open.number, say).await.expect("acknowledged");
+    }
+    let (entries, _) = audit::page(&**store, keys, audit::Reading::new(None, None)).await.expect("a page");
+    let mut said: Vec<(&str, &str)> =
+        entries.iter().map(|logged| (logged.entry.action.as_str(), logged.entry.detail.as_str())).collect();
+    said.sort_unstable();
+    let expected = [
+        ("acknowledge-incident", "rack 1"),
+        ("acknowledge-incident", "rack 1: the switch was replaced"),
+        ("add-reboots", "reboot 0 of 10.0.0.1\nreboot 1 of 10.0.0.2"),
+        ("open-incident", "3 of 3"),
+        ("put-settings", "group-least 3 -> 4, version-label version -> image"),
+    ];
+    assert_eq!(said, expected);
 }

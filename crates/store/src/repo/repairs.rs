@@ -14,7 +14,7 @@ use sabakan_domain::{
         incident::{Incident, Phase},
         reboot::{RebootEntry, RebootStatus},
         round::Round,
-        settings::RepairSettings,
+        settings::{RepairSettings, Setting},
     },
     words::Serial,
 };
@@ -337,10 +337,18 @@ pub async fn edit_incident(
             when: vec![Compare::ModRevision(key.clone(), kv.mod_revision)],
             then: vec![Op::put(key, records::encode(&IncidentRecord::from(&after)))],
         };
-        by.log(&mut txn, keys, about(number, "acknowledge-incident", after.group.to_string()));
+        by.log(&mut txn, keys, about(number, "acknowledge-incident", acknowledgement(&after)));
         Ok((txn, after))
     };
     change(store, plan).await
+}
+
+/// What a person says about an incident, and about which group.
+fn acknowledgement(incident: &Incident) -> String {
+    match &incident.phase {
+        Phase::Acknowledged { reason, .. } if !reason.is_empty() => format!("{}: {reason}", incident.group),
+        _ => incident.group.to_string(),
+    }
 }
 
 /// A switch of repair.
@@ -414,13 +422,22 @@ pub async fn edit_settings(
         let key = keys.auto_repair_settings();
         let found = get_one(store, key.clone()).await?;
         let before = found.as_ref().map(records::decode::<RepairSettingsRecord, RepairSettings>).transpose()?;
-        let after = decide(before.unwrap_or_default()).map_err(ChangeError::Refused)?;
+        let before = before.unwrap_or_default();
+        let after = decide(before.clone()).map_err(ChangeError::Refused)?;
+        if after == before {
+            return Ok((Txn::default(), after));
+        }
         let value = records::encode(&RepairSettingsRecord::from(&after));
         let mut txn = Txn {
             when: vec![Compare::ModRevision(key.clone(), revision_of(found.as_ref()))],
-            then: vec![Op::put(key, value.clone())],
+            then: vec![Op::put(key, value)],
         };
-        by.log(&mut txn, keys, act("auto-repair", "put-settings", String::from_utf8_lossy(&value).into_owned()));
+        let changed = |setting: Setting| {
+            let (old, new) = (before.get(setting), after.get(setting));
+            (old != new).then(|| format!("{setting} {old} -> {new}"))
+        };
+        let detail: Vec<String> = Setting::ALL.into_iter().filter_map(changed).collect();
+        by.log(&mut txn, keys, act("auto-repair", "put-settings", detail.join(", ")));
         Ok((txn, after))
     };
     change(store, plan).await
@@ -460,7 +477,9 @@ pub async fn add_reboots(
         }
         let next = first + u64::try_from(nodes.len()).unwrap_or(u64::MAX);
         txn.then.push(Op::put(keys.reboots_next(), next.to_string()));
-        by.log(&mut txn, keys, act("reboot-queue", "add-reboots", format!("{} nodes", nodes.len())));
+        let which: Vec<String> =
+            (first..).zip(nodes).map(|(index, node)| format!("reboot {index} of {node}")).collect();
+        by.log(&mut txn, keys, act("reboot-queue", "add-reboots", which.join("\n")));
         Ok((txn, added))
     };
     change(store, plan).await
