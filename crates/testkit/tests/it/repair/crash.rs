@@ -10,10 +10,10 @@ use std::{
 };
 
 use sabakan_service::repair::Repairs;
-use sabakan_store::TxnOutcome;
+use sabakan_store::{Compare, TxnOutcome};
 use sabakan_testkit::{
     Backend, TestServer,
-    client::RepairSweep,
+    client::{RepairSweep, RepairSwitch},
     crash::{Death, REPAIR},
     etcd::Etcd,
     lone::{self, Lone},
@@ -25,7 +25,11 @@ use tempfile::TempDir;
 
 use super::{LONG, Site, entries, lines, procedure};
 
-on_both_stores!(die_at_every_commit, a_repairer_that_lost_the_lead_cannot_write);
+on_both_stores!(
+    die_at_every_commit,
+    a_repairer_that_lost_the_lead_cannot_write,
+    what_is_on_its_way_when_a_switch_is_turned_off_is_not_written,
+);
 
 /// How many repairs there may be.
 const ALLOWED: usize = 3;
@@ -191,5 +195,30 @@ fn a_repairer_that_lost_the_lead_cannot_write(backend: Backend) {
         assert_eq!(commit(first.store.late()[0].clone()), TxnOutcome::Conflicted, "commit {nth} of the first");
         assert!(matches!(commit(second.store.late()[0].clone()), TxnOutcome::Committed(_)), "the second leads");
         second.kill();
+    }
+}
+
+/// Somebody who was told that it is off must see nothing come into the queue, and no step begin, after that.
+fn what_is_on_its_way_when_a_switch_is_turned_off_is_not_written(backend: Backend) {
+    let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
+    let switches =
+        [(1, RepairSwitch::Automatic, "auto-repair/disabled"), (2, RepairSwitch::RepairQueue, "repairs/disabled")];
+    for (nth, switch, key) in switches {
+        let site = broken(etcd.clone(), nth, FEW);
+        let repairer = lone::repairer(&site.server, "one", |store| store.arm(REPAIR, nth, Death::Before));
+        wait_for("it to come to its commit", LONG, || repairer.store.is_frozen(REPAIR).then_some(()));
+        let before: Vec<RepairEntryJson> = entries(&site.server);
+        assert!(before.iter().all(|entry| entry.status == "queued"), "{before:#?}");
+        site.server.client().set_repair_enabled(switch, false).expect("switched");
+        let late = repairer.store.late()[0].clone();
+        let compares = |compare: &Compare| {
+            let (Compare::ModRevision(compared, _) | Compare::Missing(compared)) = compare else { return false };
+            compared.ends_with(key)
+        };
+        assert!(late.when.iter().any(compares), "commit {nth} is made whether it is off or not");
+        let outcome = site.server.block_on(site.server.store().commit(late)).expect("the store answers");
+        assert_eq!(outcome, TxnOutcome::Conflicted, "commit {nth}");
+        assert_eq!(entries(&site.server), before);
+        repairer.kill();
     }
 }
