@@ -114,6 +114,14 @@ pub struct Operation {
     pub success_command_timeout: Option<Duration>,
 }
 
+impl Operation {
+    /// Whether it works on machines of the registry alone: it asks the registry for their health, or does a step through it.
+    pub fn needs_registered(&self) -> bool {
+        let by_itself = |step: &Step| matches!(step.act, Act::Builtin(_));
+        self.health_check == HealthCheck::Registry || self.steps.iter().any(by_itself)
+    }
+}
+
 /// What is done for some kinds of machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Procedure {

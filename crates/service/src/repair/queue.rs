@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use sabakan_domain::{
     audit::Actor,
+    machine::Machine,
     repair::{
         enqueue::NewEntry,
         entry::{Backoff, Entry},
+        procedure::Operation,
     },
     words::Serial,
 };
@@ -64,8 +66,8 @@ impl Repairs {
             return Err(ServiceError::Refused("there is no cluster configuration that says how to repair".to_owned()));
         }
         let known = standing.procedures.operation(machine_type, operation);
-        known.map_err(|reason| ServiceError::Invalid(reason.to_string()))?;
-        let serial = self.serial_for(*address, serial.as_ref()).await?;
+        let known = known.map_err(|reason| ServiceError::Invalid(reason.to_string()))?;
+        let serial = self.serial_for(known, *address, serial.as_ref()).await?;
         let new =
             NewEntry { serial, address: *address, machine_type: machine_type.clone(), operation: operation.clone() };
         let on = &self.on;
@@ -74,22 +76,37 @@ impl Repairs {
         Ok(entry)
     }
 
-    /// The machine that is meant. What is done through its controller must not be done to another one than whose health is asked.
-    async fn serial_for(&self, address: Ipv4Addr, named: Option<&Serial>) -> Result<Option<Serial>, ServiceError> {
+    /// The machine that is meant. A machine is known by its first address: its node, whether pods have to leave that, and that it is
+    /// repaired once at a time. By another one, none of this would hold.
+    async fn serial_for(
+        &self,
+        operation: &Operation,
+        address: Ipv4Addr,
+        named: Option<&Serial>,
+    ) -> Result<Option<Serial>, ServiceError> {
         if self.options.registry.is_some() {
             return Ok(named.cloned());
         }
         let snapshot = self.on.view.read().await?;
-        let Some(named) = named else {
-            return Ok(snapshot.find_by_address(address).map(|machine| machine.serial.clone()));
+        let machine = match named {
+            Some(named) => Some(
+                snapshot
+                    .find_machine(named.as_str())
+                    .ok_or_else(|| ServiceError::Invalid(format!("serial: no machine {named} is registered")))?,
+            ),
+            None => snapshot.find_by_address(address),
         };
-        let machine = snapshot.find_machine(named.as_str());
-        let machine =
-            machine.ok_or_else(|| ServiceError::Invalid(format!("serial: no machine {named} is registered")))?;
-        if !machine.ipv4().any(|own| own == address) {
-            return Err(ServiceError::Invalid(format!("serial: machine {named} does not have the address {address}")));
+        match machine {
+            Some(machine) => {
+                let problem = why_not_by(&machine, address);
+                problem.map_or_else(|| Ok(Some(machine.serial.clone())), |problem| Err(ServiceError::Invalid(problem)))
+            }
+            None if operation.needs_registered() => Err(ServiceError::Invalid(format!(
+                "address: no machine with the address {address} is registered, and operation {:?} needs the registry",
+                operation.name
+            ))),
+            None => Ok(None),
         }
-        Ok(Some(named.clone()))
     }
 
     /// Marks an entry for removal: a finished one is cleared, any other is cancelled. One that cannot be read goes at once.
@@ -131,6 +148,23 @@ impl Repairs {
         let indexes: Vec<u64> = concerned.map(|entry| entry.index).collect();
         Ok(repairs::update_many(&*on.store, &on.keys, &on.by(actor), &indexes, action, change).await?)
     }
+}
+
+/// Why a machine is not repaired by an address; `None`: it is the one it is known by.
+fn why_not_by(machine: &Machine, address: Ipv4Addr) -> Option<String> {
+    let serial = &machine.serial;
+    let first = machine.ipv4().next();
+    if first == Some(address) {
+        return None;
+    }
+    let instead = first.map_or_else(|| "it has none itself".to_owned(), |first| format!("repair it by {first}"));
+    Some(if machine.bmc.nic.address == address {
+        format!("address: {address} is that of the controller of machine {serial}; {instead}")
+    } else if machine.ipv4().any(|own| own == address) {
+        format!("address: {address} is not the first address of machine {serial}; {instead}")
+    } else {
+        format!("serial: machine {serial} does not have the address {address}")
+    })
 }
 
 /// Entries by index.

@@ -21,6 +21,7 @@ on_both_stores!(
     settings_are_set_all_or_none,
     variables_are_kept_byte_for_byte,
     repairs_are_asked_for_and_taken_back,
+    a_machine_is_repaired_by_its_first_address,
     reboots_are_asked_for_and_taken_back,
     a_rack_that_failed_is_held_until_somebody_has_looked,
 );
@@ -71,11 +72,16 @@ fn server(backend: Backend, per_rack: u32, repairer: bool) -> TestServer {
     let node = |(n, address): (usize, &str)| json!({ "address": address, "user": "u", "control_plane": n == 0 });
     let nodes: Vec<Value> =
         machines.iter().map(|machine| machine.spec.ipv4[0].as_str()).enumerate().map(node).collect();
-    let operation = json!({ "operation": "unreachable", "health_check": "registry",
-        "repair_steps": [{ "repair_command": ["/bin/true"], "watch_seconds": 600 }] });
+    let step = json!({ "repair_command": ["/bin/true"], "watch_seconds": 600 });
+    let operations = json!([
+        { "operation": "unreachable", "health_check": "registry", "repair_steps": [step] },
+        { "operation": "by-command", "health_check_command": ["/bin/false"], "repair_steps": [step] },
+        { "operation": "by-action", "health_check_command": ["/bin/false"],
+            "repair_steps": [step, { "action": "power-cycle" }] },
+    ]);
     let document = json!({
         "name": "test", "service_subnet": "10.68.0.0/16", "nodes": nodes,
-        "repair": { "repair_procedures": [{ "machine_types": [kind], "repair_operations": [operation] }] },
+        "repair": { "repair_procedures": [{ "machine_types": [kind], "repair_operations": operations }] },
     });
     put(&server, "cluster/configuration", &document);
     put(&server, "constraints/maximum-repair-queue-entries", &json!(3));
@@ -278,6 +284,45 @@ fn repairs_are_asked_for_and_taken_back(backend: Backend) {
     assert_eq!(fine(&send(&server, "POST", "repair-queue/delete-finished", "")), json!({ "indexes": [] }));
     assert_eq!(fine(&send(&server, "POST", "repair-queue/reset-backoff", "")), json!({ "indexes": [] }));
     assert_eq!(fine(&send(&server, "POST", "repair-queue/delete-unfinished", "")), json!({ "indexes": [indexes[1]] }));
+}
+
+fn a_machine_is_repaired_by_its_first_address(backend: Backend) {
+    let server = server(backend, 2, false);
+    let machines = server.client().list_machines(&QueryParams::default()).expect("machines");
+    let machine = machines.into_iter().find(|machine| machine.spec.serial == "m1").expect("m1").spec;
+    let (own, controller) = (&machine.ipv4, machine.bmc.ipv4.as_str());
+    let ask = |operation: &str, address: &str, serial: Option<&str>| {
+        let mut wish = json!({ "operation": operation, "machine_type": machine.bmc.kind, "address": address });
+        if let Some(serial) = serial {
+            wish["serial"] = json!(serial);
+        }
+        send(&server, "POST", "repair-queue", &wish.to_string())
+    };
+    let before = server.dump();
+    let refused = |operation: &str, address: &str, serial: Option<&str>, words: &[&str]| {
+        let answer = ask(operation, address, serial);
+        assert_eq!(answer.status, 400, "{operation} {address}: {}", answer.body);
+        let error = answer.error();
+        assert!(words.iter().all(|word| error.contains(word)), "{operation} {address}: {error}");
+    };
+    for serial in [None, Some("m1")] {
+        refused("by-command", &own[1], serial, &["not the first address of machine m1", &own[0]]);
+        refused("by-command", controller, serial, &["the controller of machine m1", &own[0]]);
+    }
+    refused("by-command", &own[0], Some("m2"), &["machine m2 does not have the address"]);
+    refused("by-command", &own[0], Some("m9"), &["no machine m9 is registered"]);
+    for operation in ["unreachable", "by-action"] {
+        refused(operation, "10.9.9.9", None, &["no machine with the address 10.9.9.9 is registered", operation]);
+    }
+    // Who is rebooted is known by the address of the node.
+    for address in [own[1].as_str(), controller] {
+        let answer = send(&server, "POST", "reboot-queue", &json!({ "nodes": [address] }).to_string());
+        assert_eq!(answer.status, 400, "{}", answer.body);
+    }
+    assert_eq!(server.dump(), before, "what was refused changed nothing");
+    // Commands alone may know more than the registry.
+    assert_eq!(ask("by-command", "10.9.9.9", None).status, 201);
+    assert_eq!(ask("by-action", &own[0], None).status, 201);
 }
 
 fn reboots_are_asked_for_and_taken_back(backend: Backend) {
