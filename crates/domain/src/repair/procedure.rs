@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::selector::Selector;
-use crate::lifecycle::HealthState;
+use crate::{cluster::shape::Problem, lifecycle::HealthState};
 
 /// What a step can do by itself, instead of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,6 +211,34 @@ impl Procedures {
             .ok_or_else(|| NoStep::Operation { machine_type: machine_type.to_owned(), operation: operation.to_owned() })
     }
 
+    /// What is allowed but rarely meant: steps that cannot be undone, taken because nobody reported that the machine is well. A monitor
+    /// that falls silent leaves the registry as it was.
+    pub fn warnings(&self) -> Vec<Problem> {
+        let mut warnings = Vec::new();
+        for (place, procedure) in self.procedures.iter().enumerate() {
+            let by_registry = |(_, operation): &(usize, &Operation)| operation.health_check == HealthCheck::Registry;
+            for (number, operation) in procedure.operations.iter().enumerate().filter(by_registry) {
+                let lasting = operation.steps.iter().enumerate().filter_map(|(step, known)| match known.act {
+                    Act::Builtin(action @ (Action::Rebuild | Action::Retire)) => Some((step, action)),
+                    Act::Builtin(Action::PowerCycle | Action::PowerOn | Action::BmcReset) | Act::Command(_) => None,
+                });
+                warnings.extend(lasting.map(|(step, action)| {
+                    let path = format!(
+                        "repair.repair_procedures[{place}].repair_operations[{number}].repair_steps[{step}].action"
+                    );
+                    let reason = format!(
+                        "`{}` is done to a machine that works if the monitor falls silent: with `health_check: registry` it stays {:?} \
+                         until somebody reports otherwise; a health_check_command asks the machine itself",
+                        action.as_str(),
+                        operation.name
+                    );
+                    Problem::new(path, reason)
+                }));
+            }
+        }
+        warnings
+    }
+
     /// The step with a number.
     pub fn step(&self, machine_type: &str, operation: &str, number: usize) -> Result<&Step, NoStep> {
         let steps = &self.operation(machine_type, operation)?.steps;
@@ -313,6 +341,24 @@ mod tests {
             ],
         } });
         Procedures::of(document.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn what_cannot_be_undone_and_rests_on_the_monitor_alone_is_told() {
+        let told = procedures().warnings();
+        let paths: Vec<&str> = told.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["repair.repair_procedures[2].repair_operations[0].repair_steps[0].action"], "{told:?}");
+        let of = |check: &str, steps: Value| {
+            let operation = json!({ "operation": "unhealthy", check: "registry", "repair_steps": steps });
+            let procedure = json!({ "machine_types": ["a"], "repair_operations": [operation] });
+            let document = json!({ "repair": { "repair_procedures": [procedure] } });
+            let warnings = Procedures::of(document.as_object().expect("an object")).warnings();
+            warnings.iter().map(|problem| problem.reason[..9].to_owned()).collect::<Vec<_>>()
+        };
+        let all = json!(Action::ALL.map(|action| json!({ "action": action.as_str() })));
+        assert_eq!(of("health_check", all.clone()), ["`rebuild`", "`retire` "]);
+        assert!(of("health_check_command", all).is_empty());
+        assert!(of("health_check", json!([{ "repair_command": ["retire"] }])).is_empty());
     }
 
     #[test]

@@ -31,6 +31,7 @@ use sabakan_domain::{
         template::Template,
         variables::Variables,
     },
+    repair::procedure::Procedures,
     words::Serial,
 };
 use sabakan_drivers::registry::Registry;
@@ -161,13 +162,13 @@ impl Cluster {
         Ok(self.state().await?.template.map(|(template, _)| template))
     }
 
-    /// Sets the template.
-    pub async fn set_template(&self, actor: &Actor, document: Value) -> Result<(), ServiceError> {
+    /// Sets the template. What is allowed but doubtful is returned.
+    pub async fn set_template(&self, actor: &Actor, document: Value) -> Result<Vec<Problem>, ServiceError> {
         let template = Template::parse(document).map_err(|problems| Problems(problems).kind())?;
         let on = &self.on;
         cluster::put_template(&*on.store, &on.keys, &on.by(actor), &template).await?;
         tracing::info!(user = actor.name, "cluster template set");
-        Ok(())
+        Ok(Procedures::of(&template.rest).warnings())
     }
 
     /// Which machines may be used, as somebody wrote it, and what is meant.
@@ -239,7 +240,7 @@ impl Cluster {
     }
 
     /// Stores a configuration that somebody wrote. The planner takes it from there.
-    pub async fn set_configuration(&self, actor: &Actor, document: Value) -> Result<(), ServiceError> {
+    pub async fn set_configuration(&self, actor: &Actor, document: Value) -> Result<Vec<Problem>, ServiceError> {
         let configuration = Configuration::parse(document).map_err(|problems| Problems(problems).kind())?;
         let on = &self.on;
         let check = |state: &ClusterState| -> Result<(), Problems> {
@@ -248,7 +249,7 @@ impl Cluster {
         };
         cluster::put_configuration(&*on.store, &on.keys, &on.by(actor), &configuration, check).await?;
         tracing::info!(user = actor.name, nodes = configuration.nodes.len(), "cluster configuration set by hand");
-        Ok(())
+        Ok(Procedures::of(&configuration.rest).warnings())
     }
 
     /// What the next round would do.

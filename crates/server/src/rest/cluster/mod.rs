@@ -74,8 +74,8 @@ pub async fn put_template(
 ) -> Result<Json<WarningsJson>, ApiError> {
     let document = document::read(&app.bodies, &headers, body, limits::TEMPLATE_BYTES_MAX).await?;
     check_policy(&document, |document| Template::parse(document).err())?;
-    change(app.cluster.set_template(&actor, document)).await?;
-    Ok(Json(WarningsJson::default()))
+    let warnings = change(app.cluster.set_template(&actor, document)).await?;
+    Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
 
 /// Tells what is wrong with a text in YAML inside a document, together with everything else that is wrong.
@@ -184,6 +184,6 @@ pub async fn put_configuration(
 ) -> Result<Json<WarningsJson>, ApiError> {
     let document = document::read(&app.bodies, &headers, body, limits::CONFIGURATION_BYTES_MAX).await?;
     check_policy(&document, |document| Configuration::parse(document).err())?;
-    change(app.cluster.set_configuration(&actor, document)).await?;
-    Ok(Json(WarningsJson::default()))
+    let warnings = change(app.cluster.set_configuration(&actor, document)).await?;
+    Ok(Json(WarningsJson::from(warnings.as_slice())))
 }

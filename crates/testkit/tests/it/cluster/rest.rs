@@ -119,7 +119,7 @@ options:
 
 fn documents_come_back_in_either_format(backend: Backend) {
     let server = TestServer::start(backend);
-    fine(&put(&server, "/api/v1/cluster/template", YAML, TEMPLATE));
+    assert_eq!(fine(&put(&server, "/api/v1/cluster/template", YAML, TEMPLATE)), json!({ "warnings": [] }));
     let as_json = fine(&get(&server, "/api/v1/cluster/template"));
     assert_eq!(
         as_json["options"]["kubelet"]["cri_endpoint"], "/run/containerd/containerd.sock",
@@ -136,6 +136,15 @@ fn documents_come_back_in_either_format(backend: Backend) {
         fine(&put(&server, "/api/v1/cluster/template", kind, body));
         assert_eq!(fine(&get(&server, "/api/v1/cluster/template")), as_json);
     }
+    // What cannot be undone and rests on the monitor alone is taken, and told.
+    let mut doubtful = as_json.clone();
+    let step = json!({ "action": "rebuild" });
+    let operation = json!({ "operation": "unhealthy", "health_check": "registry", "repair_steps": [step] });
+    let procedure = json!({ "machine_types": ["a"], "repair_operations": [operation] });
+    doubtful["repair"] = json!({ "repair_procedures": [procedure] });
+    let told = fine(&put(&server, "/api/v1/cluster/template", JSON, &doubtful.to_string()));
+    let place = "repair.repair_procedures[0].repair_operations[0].repair_steps[0].action";
+    assert_eq!((&told["warnings"][0]["path"], told["warnings"].get(1)), (&json!(place), None), "{told}");
     assert_eq!(get(&server, "/api/v1/cluster/template?format=toml").status, 400);
     // Only those who may change something do.
     let closed = TestServer::start_with(Backend::Embedded, |config| {
