@@ -133,12 +133,7 @@ impl Repairs {
 
     /// Whether a part of it works.
     pub async fn is_enabled(&self, switch: Switch) -> Result<bool, ServiceError> {
-        let state = self.state().await?;
-        Ok(match switch {
-            Switch::Queue => state.enabled,
-            Switch::Automatic => state.automatic,
-            Switch::Reboots => state.reboots_enabled,
-        })
+        Ok(repairs::is_enabled(&*self.on.store, &self.on.keys, switch).await?)
     }
 
     /// Has a part of it work, or not.

@@ -373,6 +373,11 @@ impl Switch {
     }
 }
 
+/// Whether a switch is on. It is one key: who asks for it shall not wait for the queues, nor hear of what is damaged in them.
+pub async fn is_enabled(store: &dyn Store, keys: &Keys, switch: Switch) -> Result<bool, StoreError> {
+    Ok(get_one(store, switch.key(keys)).await?.is_none())
+}
+
 /// Turns a switch.
 pub async fn set_enabled(
     store: &dyn Store,

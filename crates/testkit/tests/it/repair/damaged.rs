@@ -79,8 +79,11 @@ fn a_damaged_repair_stops_everything_and_says_so(backend: Backend) {
     let refused = ask(&site, "POST", "repair-queue/delete-finished");
     assert!(refused.status == 500 && refused.body.contains(key), "{}", refused.body);
     // Switches work all the same, and the rest of the server.
-    site.put("/api/v1/repair-queue/enabled", r#"{"enabled": false}"#);
-    site.put("/api/v1/repair-queue/enabled", r#"{"enabled": true}"#);
+    for enabled in [false, true] {
+        site.put("/api/v1/repair-queue/enabled", &json!({ "enabled": enabled }).to_string());
+        let answer = ask(&site, "GET", "repair-queue/enabled");
+        assert_eq!((answer.status, answer.json()), (200, json!({ "enabled": enabled })), "{}", answer.body);
+    }
     assert_eq!(raw::request(&site.server.url(), "GET", "/health", &[], b"").status, 200);
 
     assert_eq!(ask(&site, "DELETE", "repair-queue/0").status, 200);
