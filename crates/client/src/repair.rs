@@ -83,13 +83,13 @@ impl Client {
     }
 
     /// Changes settings, all of the given ones or none.
-    pub fn set_repair_settings(&self, values: &BTreeMap<String, String>) -> Result<Sent<Vec<SettingJson>>, Error> {
+    pub fn set_repair_settings(&self, values: &BTreeMap<String, String>) -> Result<Sent<WarningsJson>, Error> {
         let path = paths::AUTO_REPAIR_SETTINGS;
         self.sent(path, self.exchange_json("PUT", path, values)?)
     }
 
     /// Changes one setting.
-    pub fn set_repair_setting(&self, name: &str, value: &str) -> Result<Sent<Vec<SettingJson>>, Error> {
+    pub fn set_repair_setting(&self, name: &str, value: &str) -> Result<Sent<WarningsJson>, Error> {
         let path = one(paths::AUTO_REPAIR_SETTINGS, name);
         self.sent(&path, self.exchange_json("PUT", &path, &value)?)
     }

@@ -93,7 +93,9 @@ enum SettingsCommand {
     /// Change one setting
     #[command(after_help = "Examples:
   sabactl auto-repair settings set observe-seconds 600
-  sabactl auto-repair settings set guard false            the plain limits decide alone")]
+  sabactl auto-repair settings set guard false            nothing is held; the plain limits decide alone
+
+What leaves machines without protection is warned about, and shown by sabactl auto-repair status.")]
     Set {
         /// Which
         #[arg(value_parser = PossibleValuesParser::new(Setting::ALL.map(Setting::as_str)))]
@@ -119,7 +121,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
         Command::ResetVariables(output) => warn(output.is_json(), &client.reset_repair_variables()?),
         Command::Settings(Settings { command: None, output }) => show_settings(output, &client.repair_settings()?),
         Command::Settings(Settings { command: Some(SettingsCommand::Set { name, value, output }), .. }) => {
-            output.print_done(&client.set_repair_setting(name, value)?)
+            warn(output.is_json(), &client.set_repair_setting(name, value)?)
         }
         Command::Status(status) => status::run(client, status),
         Command::Explain(explain) => explain::run(client, explain),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub const EXAMPLES: &str = "Examples:
-  sabactl incidents list --open                 what is held at the moment
+  sabactl incidents list --open                 what failed together and is not over
   sabactl incidents show 4                      which machines, and what was counted
   sabactl incidents acknowledge 4 --reason \"the switch was replaced\"
 
@@ -26,7 +26,7 @@ pub enum Command {
   sabactl incidents list
   sabactl incidents list --open")]
     List {
-        /// Only what is held at the moment
+        /// Only those that are open: their machines are held, unless the guard is off
         #[arg(long)]
         open: bool,
         #[command(flatten)]
@@ -93,9 +93,19 @@ pub fn lines(incidents: &[IncidentSummaryJson]) -> Vec<String> {
 }
 
 fn row(incident: &IncidentSummaryJson) -> [String; 6] {
-    let IncidentSummaryJson { number, group, phase, opened, because, member_count, acknowledged: _, recovered: _ } =
-        incident;
-    [number.to_string(), phase.clone(), named(group), member_count.to_string(), opened.clone(), because.clone()]
+    let IncidentSummaryJson {
+        number,
+        group,
+        phase,
+        holds,
+        opened,
+        because,
+        member_count,
+        acknowledged: _,
+        recovered: _,
+    } = incident;
+    let phase = if phase == "open" && !holds { "open, holds nobody".to_owned() } else { phase.clone() };
+    [number.to_string(), phase, named(group), member_count.to_string(), opened.clone(), because.clone()]
 }
 
 fn named(group: &GroupJson) -> String {
@@ -105,7 +115,8 @@ fn named(group: &GroupJson) -> String {
 
 fn whole(incident: &IncidentJson) -> String {
     let IncidentJson { summary, members } = incident;
-    let IncidentSummaryJson { number, group, phase, opened, because, member_count, acknowledged, recovered } = summary;
+    let IncidentSummaryJson { number, group, phase, holds, opened, because, member_count, acknowledged, recovered } =
+        summary;
     let mut shown = format!("Incident {number}: {} failed together. It is {phase}.\n", named(group));
     shown.push_str(&format!("Opened at {opened}: {because}.\n"));
     if let Some(AcknowledgedJson { by, at, reason }) = acknowledged {
@@ -115,10 +126,12 @@ fn whole(incident: &IncidentJson) -> String {
     if let Some(at) = recovered {
         shown.push_str(&format!("Recovered at {at}.\n"));
     }
-    if phase == "open" {
+    if *holds {
         shown.push_str(&format!(
             "Its machines are held until the group recovers or somebody runs: sabactl incidents acknowledge {number}\n"
         ));
+    } else if phase == "open" {
+        shown.push_str("It holds nobody, because the guard is off: sabactl auto-repair settings set guard true\n");
     }
     shown.push_str(&text::section(&format!("Machines ({member_count})"), members.iter().cloned()));
     shown
@@ -133,6 +146,7 @@ pub mod tests {
             number: 4,
             group: GroupJson { kind: "rack".into(), value: "1".into() },
             phase: "open".into(),
+            holds: true,
             opened: "2026-01-02T03:00:00Z".into(),
             because: "28 of 28 failed".into(),
             member_count: 28,
@@ -156,10 +170,25 @@ Machines (28)
         assert_eq!(whole(&open), expected);
         let acknowledged =
             AcknowledgedJson { by: "alice".into(), at: "2026-01-02T04:00:00Z".into(), reason: "power is back".into() };
-        let summary =
-            IncidentSummaryJson { phase: "acknowledged".into(), acknowledged: Some(acknowledged), ..incident() };
+        let summary = IncidentSummaryJson {
+            phase: "acknowledged".into(),
+            holds: false,
+            acknowledged: Some(acknowledged),
+            ..incident()
+        };
         let text = whole(&IncidentJson { summary, members: vec![] });
         assert!(text.ends_with("Acknowledged at 2026-01-02T04:00:00Z by alice: power is back.\n"), "{text}");
+    }
+
+    #[test]
+    fn an_open_incident_that_holds_nobody_says_so() {
+        let loose = IncidentSummaryJson { holds: false, ..incident() };
+        assert_eq!(row(&loose)[1], "open, holds nobody");
+        let text = whole(&IncidentJson { summary: loose, members: vec![] });
+        assert!(
+            text.contains("\nIt holds nobody, because the guard is off: sabactl auto-repair settings set guard true\n")
+        );
+        assert!(!text.contains("are held"), "{text}");
     }
 
     #[test]

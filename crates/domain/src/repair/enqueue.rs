@@ -200,6 +200,8 @@ pub struct Decision {
     pub max: u32,
     /// Entries that have ended and still count. When they are all of the room, nothing is repaired until somebody deletes them.
     pub finished: usize,
+    /// How many places must be free before any machine is let in: one with the guard, one for each that wants in without.
+    pub needed: usize,
 }
 
 /// Decides which broken machines come into the queue.
@@ -225,7 +227,7 @@ pub fn decide(failures: &[Failure], around: &Around<'_>) -> Decision {
         }
         verdicts.push(verdict);
     }
-    admit(failures, &mut verdicts, around, counted.len());
+    decision.needed = admit(failures, &mut verdicts, around, counted.len());
     for (failure, verdict) in failures.iter().zip(&verdicts) {
         if let (Verdict::Enqueue, Some(address)) = (verdict, failure.address) {
             decision.enqueue.push(NewEntry {
@@ -315,13 +317,14 @@ fn observed(failure: &Failure, guard: &GuardRules) -> Option<Duration> {
 /// How long a new trouble of a broken machine is watched at least. Monitors take that long to see a whole rack.
 const NEW_TROUBLE: Duration = Duration::from_secs(60);
 
-/// The room in the queue: all or nothing without the guard, the surest first with it.
-fn admit(failures: &[Failure], verdicts: &mut [Verdict], around: &Around<'_>, entries: usize) {
+/// The room in the queue: all or nothing without the guard, the surest first with it. How many places must be free for that.
+fn admit(failures: &[Failure], verdicts: &mut [Verdict], around: &Around<'_>, entries: usize) -> usize {
     let mut new: Vec<usize> = (0..verdicts.len()).filter(|place| verdicts[*place] == Verdict::Enqueue).collect();
     let (wanted, max) = (new.len(), around.limits.entries_max);
     let room = (max as usize).saturating_sub(entries);
+    let needed = if around.limits.guard.enabled { 1 } else { wanted.max(1) };
     if wanted <= room {
-        return;
+        return needed;
     }
     if around.limits.guard.enabled {
         new.sort_by(|a, b| surer(&failures[*a], &failures[*b]));
@@ -330,6 +333,7 @@ fn admit(failures: &[Failure], verdicts: &mut [Verdict], around: &Around<'_>, en
     for place in new {
         verdicts[place] = Verdict::NoRoom { entries, new: wanted, max };
     }
+    needed
 }
 
 /// Which of two is more surely broken, and more likely to be helped: whose controller answers, who did not renew a lease, who has

@@ -356,9 +356,38 @@ fn unlikely(failures: &[&Failure], census: &Census, rules: &GuardRules, window: 
     counted.filter(|group| group.ln_chance < threshold).collect()
 }
 
-/// The natural logarithm of what is no chance any more. Every group may be the unlucky one.
+/// How many machines of a rack must be reported until they are found to have failed together, when one after the other is, evenly over
+/// a time; `None`: not even all of them are. `groups` is how many groups there are.
+pub fn found_at(size: usize, over: Duration, groups: usize, rules: &GuardRules) -> Option<usize> {
+    let pause = pause(size, over);
+    (rules.least..=size).find(|broken| {
+        rules.windows.iter().any(|window| {
+            let within = (window.as_secs_f64() / pause.as_secs_f64()).floor();
+            // One more than there are pauses. A number too large for the type is all of them.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let failed = (within as usize).saturating_add(1).min(*broken);
+            failed >= rules.least && ln_tail(failed, expected(size, rules, *window)) < ln_threshold(groups, rules)
+        })
+    })
+}
+
+/// The pause between two of so many reports that come evenly over a time.
+pub fn pause(size: usize, over: Duration) -> Duration {
+    over / u32::try_from(size.saturating_sub(1)).unwrap_or(u32::MAX).max(1)
+}
+
 fn threshold(census: &Census, rules: &GuardRules) -> f64 {
-    (rules.chance / count(census.groups().max(1))).ln()
+    ln_threshold(census.groups(), rules)
+}
+
+/// The natural logarithm of what is no chance any more. Every group may be the unlucky one.
+fn ln_threshold(groups: usize, rules: &GuardRules) -> f64 {
+    (rules.chance / count(groups.max(1))).ln()
+}
+
+/// How many of a group break within a time, each by itself.
+fn expected(size: usize, rules: &GuardRules, window: Duration) -> f64 {
+    count(size) * rules.percent_per_day / 100.0 * window.as_secs_f64() / 86_400.0
 }
 
 /// How likely it is that these failed within a time by chance.
@@ -370,7 +399,7 @@ fn explained(
     window: Duration,
 ) -> Correlated {
     let size = census.size(&group).max(members.len());
-    let expected = count(size) * rules.percent_per_day / 100.0 * window.as_secs_f64() / 86_400.0;
+    let expected = expected(size, rules, window);
     let ln_chance = ln_tail(members.len(), expected);
     Correlated { group, members, size, window, expected, ln_chance }
 }

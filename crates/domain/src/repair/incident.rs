@@ -20,7 +20,7 @@ use crate::words::Serial;
 /// Where an incident is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Its machines are held.
+    /// Its machines are held, as long as the guard is on.
     Open,
     /// A person has looked; its machines may be repaired, as far as the limits allow.
     Acknowledged {
@@ -69,7 +69,7 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// Whether its machines are held.
+    /// Whether its machines are held, as long as the guard is on.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }

@@ -1,5 +1,7 @@
 //! What an operator may choose about automatic repair, by name. Each has a default that is safe.
 
+mod warnings;
+
 use std::{fmt, time::Duration};
 
 use super::guard::GuardRules;

@@ -40,7 +40,7 @@ fn shown(told: &RepairExplanationJson) -> String {
     shown.push_str(&text::section("Repairs", text::aligned(&told.entries.iter().map(entry).collect::<Vec<_>>())));
     shown.push_str(&text::section("Incidents, newest first", incidents::lines(&told.incidents)));
     shown.push_str(&text::section("Budget", [status::budget(&told.budget)]));
-    shown.push_str(&text::section("In the way of every repair", told.messages.iter().map(|line| format!("- {line}"))));
+    shown.push_str(&text::section("Needs attention", told.messages.iter().map(|line| format!("- {line}"))));
     shown
 }
 
@@ -132,8 +132,8 @@ mod tests {
             broken_unknown: None,
             entries: vec![an_entry()],
             incidents: vec![incidents::tests::incident()],
-            switches: SwitchesJson { automatic: true, repair_queue: false, reboot_queue: None },
-            budget: BudgetJson::new(1, 0, 5, 4, false),
+            switches: SwitchesJson { automatic: true, repair_queue: false, guard: true, reboot_queue: None },
+            budget: BudgetJson::new((1, 0), 5, (4, 1), false),
             leader: Some("boot-0".into()),
             messages: vec!["the repair queue is disabled".into()],
         }
@@ -156,7 +156,7 @@ Incidents, newest first
 Budget
   1 of 5 entries, none of them finished; 4 repairs may still begin
 
-In the way of every repair
+Needs attention
   - the repair queue is disabled
 ";
         assert_eq!(shown(&told()), expected);
@@ -182,6 +182,6 @@ In the way of every repair
             shown.starts_with("m1 is of unknown state; it is not in the registry of this server.\nRepair: nobody"),
             "{shown}"
         );
-        assert!(!shown.contains("Second opinion") && !shown.contains("In the way"), "{shown}");
+        assert!(!shown.contains("Second opinion") && !shown.contains("Needs attention"), "{shown}");
     }
 }

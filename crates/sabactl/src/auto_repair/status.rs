@@ -38,12 +38,13 @@ fn shown(status: &RepairStatusJson) -> String {
         broken,
         broken_left_out,
     } = status;
-    let SwitchesJson { automatic, repair_queue, reboot_queue } = *switches;
+    let SwitchesJson { automatic, repair_queue, guard, reboot_queue } = *switches;
     let word = |enabled: bool| if enabled { "enabled" } else { "disabled" }.to_owned();
     let broken_count = broken_count.map_or_else(|| "not known".to_owned(), |count| count.to_string());
     let rows = [
         ["Automatic repair:".to_owned(), word(automatic)],
         ["Repair queue:".to_owned(), word(repair_queue)],
+        ["Guard:".to_owned(), if guard { "enabled" } else { "DISABLED: nothing is held" }.to_owned()],
         ["Reboot queue:".to_owned(), reboot_queue.map(word).unwrap_or_default()],
         ["Repaired by:".to_owned(), leader.clone().unwrap_or_else(|| "nobody".to_owned())],
         ["Last round here:".to_owned(), last_round.as_ref().map_or_else(|| "none".to_owned(), round)],
@@ -51,7 +52,7 @@ fn shown(status: &RepairStatusJson) -> String {
         ["Broken machines:".to_owned(), broken_count],
     ];
     let mut shown: String = text::aligned(&rows).into_iter().map(|line| line + "\n").collect();
-    shown.push_str(&text::section("In the way of repairs", messages.iter().map(|line| format!("- {line}"))));
+    shown.push_str(&text::section("Needs attention", messages.iter().map(|line| format!("- {line}"))));
     shown.push_str(&text::section("Open incidents", incidents::lines(incidents)));
     let by_rule = verdicts.iter().map(|VerdictCountJson { count, first }| {
         [count.to_string(), first.kind.clone(), if *count == 1 { first.text.clone() } else { example(&first.text) }]
@@ -144,7 +145,7 @@ mod tests {
     fn what_stands_in_the_way_comes_first() {
         let status = RepairStatusJson {
             messages: vec!["NO REPAIR BEGINS".into()],
-            switches: SwitchesJson { automatic: true, repair_queue: true, reboot_queue: Some(false) },
+            switches: SwitchesJson { automatic: true, repair_queue: true, guard: true, reboot_queue: Some(false) },
             leader: None,
             last_round: Some(RepairRoundJson {
                 at: "2026-01-02T03:04:05Z".into(),
@@ -152,7 +153,7 @@ mod tests {
                 enqueued: 2,
                 reason: None,
             }),
-            budget: BudgetJson::new(5, 3, 5, 0, true),
+            budget: BudgetJson::new((5, 3), 5, (0, 1), true),
             incidents: vec![incidents::tests::incident()],
             broken_count: Some(2),
             broken_unknown: None,
@@ -163,13 +164,14 @@ mod tests {
         let expected = "\
 Automatic repair:  enabled
 Repair queue:      enabled
+Guard:             enabled
 Reboot queue:      disabled
 Repaired by:       nobody
 Last round here:   2026-01-02T03:04:05Z  enqueued: 2 machines
 Budget:            5 of 5 entries, 3 of them finished; 0 repairs may still begin
 Broken machines:   2
 
-In the way of repairs
+Needs attention
   - NO REPAIR BEGINS
 
 Open incidents
@@ -183,5 +185,7 @@ Broken machines
   and 1 more; --machines shows more of them
 ";
         assert_eq!(shown(&status), expected);
+        let off = RepairStatusJson { switches: SwitchesJson { guard: false, ..status.switches }, ..status };
+        assert!(shown(&off).contains("\nGuard:             DISABLED: nothing is held\n"), "{}", shown(&off));
     }
 }

@@ -95,6 +95,14 @@ fn switches_and_settings(shell: &Shell) {
     let settings = shell.json("auto-repair settings --json");
     let windows = settings.as_array().unwrap().iter().find(|setting| setting["name"] == "windows-minutes").unwrap();
     assert_eq!(windows["value"], "15,120");
+    let doubtful = shell.run(&["auto-repair", "settings", "set", "guard", "false"], "");
+    assert!(doubtful.code == 0 && doubtful.stderr.starts_with("Warning: guard: is false: "), "{}", doubtful.stderr);
+    let status = shell.fine("auto-repair status", "");
+    assert!(
+        status.contains("Guard:             DISABLED") && status.contains("- setting `guard` is false"),
+        "{status}"
+    );
+    assert_eq!(shell.json("auto-repair settings set guard true -o json"), json!({ "warnings": [] }));
     shell.fails("auto-repair settings set observe-seconds soon", "", 4, "observe-seconds: ");
     shell.fails("auto-repair settings set observe-seconds -1", "", 4, "observe-seconds: ");
 }

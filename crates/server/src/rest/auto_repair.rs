@@ -121,10 +121,10 @@ pub async fn get_settings(State(app): State<App>) -> Result<Json<Vec<SettingJson
 }
 
 /// Changes the settings that are given, all of them or none. A value is a text, a number or a truth value; that of `windows-minutes` may
-/// be a list.
+/// be a list. Told is what of it leaves machines without protection.
 #[utoipa::path(put, path = "/api/v1/auto-repair/settings", tag = "repair", operation_id = "putAutoRepairSettings",
     request_body(content = Value), responses(
-    (status = 200, body = Vec<SettingJson>),
+    (status = 200, body = WarningsJson),
     (status = 400, description = "What is wrong, all of it", body = ErrorJson),
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
@@ -133,15 +133,15 @@ pub async fn put_settings(
     Actor(actor): Actor,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Vec<SettingJson>>, ApiError> {
+) -> Result<Json<WarningsJson>, ApiError> {
     let document = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
     set(&app, &actor, &document).await
 }
 
-/// Changes one setting. The body is its value.
+/// Changes one setting. The body is its value. Told is what of it leaves machines without protection.
 #[utoipa::path(put, path = "/api/v1/auto-repair/settings/{name}", tag = "repair", operation_id = "putAutoRepairSetting",
     params(("name" = String, Path, description = "Which")), request_body(content = Value), responses(
-    (status = 200, body = Vec<SettingJson>),
+    (status = 200, body = WarningsJson),
     (status = 400, description = "It cannot be", body = ErrorJson),
     (status = 403, description = "Not allowed", body = ErrorJson),
     (status = 404, description = "No such setting", body = ErrorJson),
@@ -152,7 +152,7 @@ pub async fn put_setting(
     InPath(name): InPath<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Vec<SettingJson>>, ApiError> {
+) -> Result<Json<WarningsJson>, ApiError> {
     if !Setting::ALL.into_iter().any(|setting| setting.as_str() == name) {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
@@ -160,9 +160,10 @@ pub async fn put_setting(
     set(&app, &actor, &json!({ name: value })).await
 }
 
-async fn set(app: &App, actor: &audit::Actor, document: &Value) -> Result<Json<Vec<SettingJson>>, ApiError> {
+async fn set(app: &App, actor: &audit::Actor, document: &Value) -> Result<Json<WarningsJson>, ApiError> {
     let values = settings_from_input(document).map_err(|problems| ApiError::problems(&problems))?;
-    Ok(Json(settings_json(&change(app.repairs.set_settings(actor, &values)).await?)))
+    let warnings = change(app.repairs.set_settings(actor, &values)).await?;
+    Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
 
 /// How repair is doing: what stands in its way, what failed together, how much may still be repaired, what becomes of broken machines.
@@ -179,12 +180,14 @@ pub async fn status(
     let shown_max = machines(&pairs)?;
     let repairs = Arc::clone(&app.repairs);
     let asked = in_turn(&app, async move { repairs.status().await });
-    let Status { automatic, enabled, reboots_enabled, budget, broken, incidents, leader, last } = asked.await?;
-    let switches = SwitchesJson { automatic, repair_queue: enabled, reboot_queue: Some(reboots_enabled) };
+    let Status { automatic, enabled, reboots_enabled, guard, warnings, budget, broken, incidents, leader, last } =
+        asked.await?;
+    let switches = SwitchesJson { automatic, repair_queue: enabled, guard, reboot_queue: Some(reboots_enabled) };
     Ok(Json(RepairStatusJson::from(Reported {
         switches,
         budget: budget_json(budget),
         broken: broken.as_deref().map_err(String::as_str),
+        warnings: &warnings,
         incidents: &incidents,
         leader,
         last_round: last.map(|(at, end)| {
@@ -211,8 +214,8 @@ fn machines(pairs: &[(String, String)]) -> Result<usize, ApiError> {
 }
 
 fn budget_json(budget: Budget) -> BudgetJson {
-    let Budget { entries, finished, max } = budget;
-    BudgetJson::new(entries, finished, max, budget.left(), budget.is_used_up_by_finished())
+    let Budget { entries, finished, max, needed } = budget;
+    BudgetJson::new((entries, finished), max, (budget.left(), needed), budget.is_used_up_by_finished())
 }
 
 /// Why a machine is, or is not, being repaired, and what would change that.
@@ -227,16 +230,29 @@ pub async fn explain(
 ) -> Result<Json<RepairExplanationJson>, ApiError> {
     let (repairs, named) = (Arc::clone(&app.repairs), serial.clone());
     let asked = in_turn(&app, async move { repairs.explain(&named).await });
-    let Explanation { machine, failure, unknown, verdict, entries, incidents, automatic, enabled, budget, leader } =
-        asked.await?;
+    let Explanation {
+        machine,
+        failure,
+        unknown,
+        verdict,
+        entries,
+        incidents,
+        automatic,
+        enabled,
+        guard,
+        warnings,
+        budget,
+        leader,
+    } = asked.await?;
     Ok(Json(RepairExplanationJson::from(Explained {
         serial: &serial,
         machine: machine.as_ref(),
         broken: failure.as_ref().zip(verdict.as_ref()),
         broken_unknown: unknown,
         entries: entries.iter().map(shown).collect(),
+        warnings: &warnings,
         incidents: &incidents,
-        switches: SwitchesJson { automatic, repair_queue: enabled, reboot_queue: None },
+        switches: SwitchesJson { automatic, repair_queue: enabled, guard, reboot_queue: None },
         budget: budget_json(budget),
         leader,
     })))

@@ -25,7 +25,7 @@ use crate::limits;
 
 /// Incidents that are kept, the newest first. Their machines are counted.
 #[utoipa::path(get, path = "/api/v1/incidents", tag = "repair", operation_id = "listIncidents",
-    params(("open" = Option<bool>, Query, description = "Only those whose machines are held")), responses(
+    params(("open" = Option<bool>, Query, description = "Only those that are open")), responses(
     (status = 200, body = Vec<IncidentSummaryJson>),
     (status = 400, description = "Not a truth value", body = ErrorJson),
 ))]
@@ -34,9 +34,10 @@ pub async fn list(
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<IncidentSummaryJson>>, ApiError> {
     let open = truth(&pairs, "open")?;
-    let incidents = read(app.repairs.incidents()).await?;
+    let (incidents, guard) = read(app.repairs.incidents()).await?;
     let wanted = |incident: &&Incident| !open || incident.is_open();
-    Ok(Json(incidents.iter().filter(wanted).map(IncidentSummaryJson::from).collect()))
+    let shown = |incident: &Incident| IncidentSummaryJson::new(incident, guard);
+    Ok(Json(incidents.iter().filter(wanted).map(shown).collect()))
 }
 
 /// One incident, with its machines.
@@ -48,7 +49,8 @@ pub async fn list(
 ))]
 pub async fn get(State(app): State<App>, InPath(text): InPath<String>) -> Result<Json<IncidentJson>, ApiError> {
     let number = whole("number", &text)?;
-    Ok(Json(IncidentJson::from(&read(app.repairs.incident(number)).await?)))
+    let (incident, guard) = read(app.repairs.incident(number)).await?;
+    Ok(Json(IncidentJson::new(&incident, guard)))
 }
 
 /// Says that a person has looked: the machines may be repaired, as far as the limits allow.
@@ -71,5 +73,6 @@ pub async fn acknowledge(
     let body = body::read(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
     let wish = acknowledge_from_input(&body).map_err(|problems| ApiError::problems(&problems))?;
     let incident = change(app.repairs.acknowledge(&actor, number, &wish.reason)).await?;
-    Ok(Json(IncidentSummaryJson::from(&incident)))
+    // Who acknowledges it lets its machines go, whatever the guard is.
+    Ok(Json(IncidentSummaryJson::new(&incident, false)))
 }

@@ -134,7 +134,7 @@ metrics! {
     REPAIR_BUDGET_MAX: Gauge "sabakan_repair_budget_max" [] "How many entries may count: maximum-repair-queue-entries.",
         "0, the default: nothing is repaired by itself.";
     REPAIR_BLOCKED_BY_FINISHED: Gauge "sabakan_repair_queue_blocked_by_finished" []
-        "Whether there is no room in the repair queue although deleting repairs that have ended would make some.",
+        "Whether nothing comes into the repair queue although deleting repairs that have ended would make room.",
         "1: nobody deleted them. The queue may look idle and repair nothing.";
     REPAIR_BROKEN: Gauge "sabakan_repair_machines_broken" [] "Machines that are reported as broken.",
         "Those the variables of automatic repair find.";
@@ -142,8 +142,10 @@ metrics! {
         "`sabactl incidents list` says with whom.";
     REPAIR_WITHOUT_ROOM: Gauge "sabakan_repair_machines_without_room" [] "Of them, those for which there is no room in the queue.",
         "They would be repaired if `maximum-repair-queue-entries` were larger or entries were deleted.";
-    REPAIR_INCIDENTS_OPEN: Gauge "sabakan_repair_incidents_open" [] "Incidents that are open.",
-        "Each holds its machines until the group recovers or somebody acknowledges it.";
+    REPAIR_INCIDENTS_OPEN: Gauge "sabakan_repair_incidents_open" [] "Incidents that are open and hold their machines.",
+        "Each until the group recovers or somebody acknowledges it. 0 while the guard is off: then they hold nobody.";
+    REPAIR_GUARD_ENABLED: Gauge "sabakan_repair_guard_enabled" [] "Whether machines that failed together are held.",
+        "0: a rack without power is repaired machine by machine; `sabactl auto-repair settings set guard true` protects it.";
     REPAIR_LOOKED_AT: Gauge "sabakan_repair_timestamp_seconds" [] "When the server that repairs last looked at everything.",
         "Older than a few times `--repair-period` on every server: nobody repairs.";
     REPAIR_ENQUEUED: Counter "sabakan_repair_enqueued_total" [] "Machines that came into the repair queue by themselves.",

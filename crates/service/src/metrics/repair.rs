@@ -9,9 +9,9 @@ use super::{
         AUTO_REPAIR_ENABLED, MACHINE_REPAIR_STATUS, Metric, NODE_REBOOT_STATUS, OPERATION_PHASE, REBOOT_QUEUE_ENABLED,
         REBOOT_QUEUE_ENTRIES, REBOOT_QUEUE_ITEMS, REBOOT_QUEUE_RUNNING, REPAIR_BLOCKED_BY_FINISHED, REPAIR_BROKEN,
         REPAIR_BUDGET_ENTRIES, REPAIR_BUDGET_FINISHED, REPAIR_BUDGET_MAX, REPAIR_CYCLE_FAILURES,
-        REPAIR_DRAINS_GIVEN_UP, REPAIR_ENDED, REPAIR_ENQUEUED, REPAIR_HELD, REPAIR_INCIDENTS, REPAIR_INCIDENTS_OPEN,
-        REPAIR_LOOKED_AT, REPAIR_QUERY_FAILURES, REPAIR_QUEUE_ENABLED, REPAIR_QUEUE_ENTRIES, REPAIR_QUEUE_ITEMS,
-        REPAIR_STEPS, REPAIR_WITHOUT_ROOM,
+        REPAIR_DRAINS_GIVEN_UP, REPAIR_ENDED, REPAIR_ENQUEUED, REPAIR_GUARD_ENABLED, REPAIR_HELD, REPAIR_INCIDENTS,
+        REPAIR_INCIDENTS_OPEN, REPAIR_LOOKED_AT, REPAIR_QUERY_FAILURES, REPAIR_QUEUE_ENABLED, REPAIR_QUEUE_ENTRIES,
+        REPAIR_QUEUE_ITEMS, REPAIR_STEPS, REPAIR_WITHOUT_ROOM,
     },
     text::Text,
 };
@@ -73,7 +73,7 @@ fn write_reboots(text: &mut Text, present: &Present) {
 }
 
 fn write_reports(text: &mut Text, present: &Present) {
-    let Budget { entries, finished, max } = present.budget;
+    let Budget { entries, finished, max, needed: _ } = present.budget;
     text.single(&REPAIR_BUDGET_ENTRIES, entries);
     text.single(&REPAIR_BUDGET_FINISHED, finished);
     text.single(&REPAIR_BUDGET_MAX, max);
@@ -82,6 +82,7 @@ fn write_reports(text: &mut Text, present: &Present) {
     text.single(&REPAIR_HELD, present.held);
     text.single(&REPAIR_WITHOUT_ROOM, present.without_room);
     text.single(&REPAIR_INCIDENTS_OPEN, present.incidents_open);
+    text.single(&REPAIR_GUARD_ENABLED, u8::from(present.guard));
     text.single(&REPAIR_LOOKED_AT, present.at.as_second());
 }
 
@@ -212,11 +213,12 @@ mod tests {
             automatic: true,
             enabled: false,
             reboots_enabled: true,
+            guard: true,
             phase: Phase::Repair,
             entries: vec![entry(7, 1, Status::Processing), entry(8, 9, Status::Failed)],
             reboots: vec![reboot(3, 2, RebootStatus::Draining)],
             nodes: vec![Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)],
-            budget: Budget { entries: 2, finished: 1, max: 2 },
+            budget: Budget { entries: 2, finished: 1, max: 2, needed: 1 },
             broken: 31,
             held: 28,
             without_room: 3,
@@ -272,11 +274,19 @@ mod tests {
             "sabakan_repair_machines_held 28",
             "sabakan_repair_machines_without_room 3",
             "sabakan_repair_incidents_open 1",
+            "sabakan_repair_guard_enabled 1",
             "sabakan_repair_timestamp_seconds 1794700800",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
         }
         assert_eq!(text.matches("cke_operation_phase{").count(), Phase::ALL.len());
+    }
+
+    #[test]
+    fn a_guard_that_is_off_is_told() {
+        let now = Some(Present { guard: false, ..present() });
+        let text = shown(&Figures { now, ..Figures::default() });
+        assert!(text.contains("\nsabakan_repair_guard_enabled 0\n"), "{text}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::{
     Figures, Phase, Repairs, RoundEnd, Work,
     facts::{Look, Standing},
     figures::Present,
+    open_incidents,
     work::Job,
 };
 use crate::{ServiceError, limits};
@@ -142,6 +143,7 @@ impl Repairs {
             automatic: state.automatic,
             enabled: state.enabled,
             reboots_enabled: state.reboots_enabled,
+            guard: state.settings.guard.enabled,
             phase,
             entries: state.entries.clone(),
             reboots: Present::counting(&state.reboots),
@@ -150,7 +152,8 @@ impl Repairs {
             broken: look.decision.verdicts.len(),
             held: count(|verdict| matches!(verdict, Verdict::Held { .. })),
             without_room: count(|verdict| matches!(verdict, Verdict::NoRoom { .. })),
-            incidents_open: state.incidents.iter().filter(|incident| incident.is_open()).count(),
+            // Without the guard they hold nobody, and an alert about them would say what is not so.
+            incidents_open: if state.settings.guard.enabled { open_incidents(state) } else { 0 },
         };
         let mut told = self.told();
         told.figures = Figures { now: Some(present), ..told.figures.clone() };

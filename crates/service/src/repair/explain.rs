@@ -1,13 +1,18 @@
 //! Why a machine is, or is not, being repaired, and how repair is doing.
 
 use sabakan_domain::{
+    cluster::shape::Problem,
     machine::Machine,
-    repair::{enqueue::Verdict, guard::Failure, incident::Incident},
+    repair::{
+        enqueue::{Decision, Verdict},
+        guard::Failure,
+        incident::Incident,
+    },
     words::Serial,
 };
 use sabakan_store::repo::leaders;
 
-use super::{Repairs, RoundEnd, ShownEntry, TASK, facts::Look};
+use super::{Repairs, RoundEnd, ShownEntry, TASK, facts::Look, open_incidents};
 use crate::ServiceError;
 
 /// How much may still be repaired.
@@ -19,6 +24,8 @@ pub struct Budget {
     pub finished: usize,
     /// How many there may be: `maximum-repair-queue-entries`.
     pub max: u32,
+    /// How many places must be free before any machine is let in.
+    pub needed: usize,
 }
 
 impl Budget {
@@ -29,7 +36,8 @@ impl Budget {
 
     /// Nothing is begun, only because nobody deleted repairs that have ended.
     pub fn is_used_up_by_finished(&self) -> bool {
-        self.left() == 0 && self.entries - self.finished < self.max as usize
+        let active = self.entries - self.finished;
+        self.needed > self.left() && active + self.needed <= self.max as usize
     }
 }
 
@@ -52,6 +60,10 @@ pub struct Explanation {
     pub automatic: bool,
     /// Repairs are begun.
     pub enabled: bool,
+    /// What failed together is held.
+    pub guard: bool,
+    /// Settings that leave machines without protection.
+    pub warnings: Vec<Problem>,
     /// How much may still be repaired.
     pub budget: Budget,
     /// The server that repairs.
@@ -67,6 +79,10 @@ pub struct Status {
     pub enabled: bool,
     /// Reboots are begun.
     pub reboots_enabled: bool,
+    /// What failed together is held.
+    pub guard: bool,
+    /// Settings that leave machines without protection.
+    pub warnings: Vec<Problem>,
     /// How much may still be repaired.
     pub budget: Budget,
     /// What becomes of every broken machine in the next round; `Err`: why that is not known.
@@ -95,6 +111,7 @@ impl Repairs {
         if machine.is_none() && place.is_none() && entries.is_empty() && incidents.is_empty() {
             return Err(ServiceError::NotFound);
         }
+        let state = &look.standing.state;
         Ok(Explanation {
             machine: machine.map(|machine| (*machine).clone()),
             failure: place.map(|place| look.failures()[place].clone()),
@@ -102,8 +119,10 @@ impl Repairs {
             verdict: place.map(|place| look.decision.verdicts[place].1.clone()),
             entries,
             incidents,
-            automatic: look.standing.state.automatic,
-            enabled: look.standing.state.enabled,
+            automatic: state.automatic,
+            enabled: state.enabled,
+            guard: state.settings.guard.enabled,
+            warnings: state.settings.warnings(open_incidents(state)),
             budget: look.budget(),
             leader: self.leader().await?,
         })
@@ -124,6 +143,8 @@ impl Repairs {
             automatic: state.automatic,
             enabled: state.enabled,
             reboots_enabled: state.reboots_enabled,
+            guard: state.settings.guard.enabled,
+            warnings: state.settings.warnings(open_incidents(state)),
             budget: look.budget(),
             broken,
             incidents: state.incidents.iter().filter(|incident| incident.is_open()).cloned().collect(),
@@ -140,7 +161,32 @@ impl Repairs {
 impl Look {
     /// How much may still be repaired.
     pub(super) fn budget(&self) -> Budget {
-        let decision = &self.decision;
-        Budget { entries: decision.entries, finished: decision.finished, max: decision.max }
+        let Decision { entries, finished, max, needed, .. } = self.decision;
+        Budget { entries, finished, max, needed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_repairs_block_others_only_if_deleting_them_would_help() {
+        let check = |entries, finished, max, needed, expected| {
+            let budget = Budget { entries, finished, max, needed };
+            assert_eq!(budget.is_used_up_by_finished(), expected, "{budget:?}");
+        };
+        // One place is enough for somebody to come in.
+        check(5, 3, 5, 1, true);
+        check(5, 5, 5, 1, true);
+        check(5, 0, 5, 1, false);
+        check(4, 4, 5, 1, false);
+        check(0, 0, 0, 1, false);
+        // All that want in, or nobody.
+        check(3, 3, 5, 3, true);
+        check(3, 3, 5, 2, false);
+        check(3, 1, 5, 3, true);
+        check(3, 0, 5, 3, false);
+        check(3, 3, 5, 28, false);
     }
 }

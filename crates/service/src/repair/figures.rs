@@ -73,6 +73,8 @@ pub struct Present {
     pub enabled: bool,
     /// Reboots are begun.
     pub reboots_enabled: bool,
+    /// What failed together is held.
+    pub guard: bool,
     /// What this server is at.
     pub phase: Phase,
     /// Entries of the repair queue.
@@ -89,7 +91,7 @@ pub struct Present {
     pub held: usize,
     /// Of them, those for which there is no room.
     pub without_room: usize,
-    /// Incidents that are open.
+    /// Incidents that hold their machines: open ones, while the guard is on.
     pub incidents_open: usize,
 }
 

@@ -4,23 +4,24 @@ use sabakan_domain::{
     audit::Actor,
     repair::incident::{Incident, Phase},
 };
-use sabakan_store::repo::repairs::{self, QueueRefusal};
+use sabakan_store::repo::repairs::{self, QueueRefusal, RepairState};
 
 use super::Repairs;
 use crate::{ServiceError, limits};
 
 impl Repairs {
-    /// Incidents that are kept, the newest first.
-    pub async fn incidents(&self) -> Result<Vec<Incident>, ServiceError> {
-        let mut incidents = self.state().await?.incidents;
+    /// Incidents that are kept, the newest first, and whether the guard is on: while it is off they hold nobody.
+    pub async fn incidents(&self) -> Result<(Vec<Incident>, bool), ServiceError> {
+        let RepairState { mut incidents, settings, .. } = self.state().await?;
         incidents.reverse();
-        Ok(incidents)
+        Ok((incidents, settings.guard.enabled))
     }
 
-    /// One incident.
-    pub async fn incident(&self, number: u64) -> Result<Incident, ServiceError> {
-        let incidents = self.state().await?.incidents;
-        incidents.into_iter().find(|incident| incident.number == number).ok_or(ServiceError::NotFound)
+    /// One incident, and whether the guard is on.
+    pub async fn incident(&self, number: u64) -> Result<(Incident, bool), ServiceError> {
+        let (incidents, guard) = self.incidents().await?;
+        let incident = incidents.into_iter().find(|incident| incident.number == number);
+        Ok((incident.ok_or(ServiceError::NotFound)?, guard))
     }
 
     /// Says that a person has looked: its machines may be repaired, as far as the limits allow.

@@ -164,18 +164,22 @@ impl Repairs {
         Ok(self.state().await?.settings)
     }
 
-    /// Changes settings, all of the given ones or none.
-    pub async fn set_settings(
-        &self,
-        actor: &Actor,
-        values: &[(String, String)],
-    ) -> Result<RepairSettings, ServiceError> {
+    /// Changes settings, all of the given ones or none. What is allowed but leaves machines without protection is returned.
+    pub async fn set_settings(&self, actor: &Actor, values: &[(String, String)]) -> Result<Vec<Problem>, ServiceError> {
         let on = &self.on;
         let decide = |settings: RepairSettings| {
             let set = |settings: RepairSettings, (name, value): &(String, String)| settings.with(name, value);
             values.iter().try_fold(settings, set).map_err(BadSetting)
         };
-        Ok(repairs::edit_settings(&*on.store, &on.keys, &on.by(actor), decide).await?)
+        let settings = repairs::edit_settings(&*on.store, &on.keys, &on.by(actor), decide).await?;
+        // They are set, whatever else can be read.
+        let open =
+            if settings.guard.enabled { 0 } else { self.state().await.map_or(0, |state| open_incidents(&state)) };
+        let warnings = settings.warnings(open);
+        for Problem { path, reason } in &warnings {
+            tracing::warn!(user = actor.name, setting = path, reason, "repair settings protect less than they could");
+        }
+        Ok(warnings)
     }
 
     /// Figures of the last cycle of this server.
@@ -214,4 +218,9 @@ impl Repairs {
     fn actor(&self) -> Actor {
         Actor::internal(format!("repair on {}", self.options.server))
     }
+}
+
+/// How many incidents are open, whether they hold anybody or not.
+fn open_incidents(state: &RepairState) -> usize {
+    state.incidents.iter().filter(|incident| incident.is_open()).count()
 }

@@ -178,6 +178,9 @@ fn a_rack_without_power_and_what_comes_after() {
     world.cluster = Some(rack.iter().filter_map(|failure| failure.address).collect());
     let decision = world.decide(&rack);
     assert_eq!((decision.enqueue.len(), decision.entries, decision.finished), (0, 3, 3));
+    assert_eq!(decision.needed, 28, "all or none");
+    let guarded = World { guard: GuardRules::default(), queue: world.queue.clone(), ..World::plain() };
+    assert_eq!(guarded.decide(&rack).needed, 1, "as many as fit");
     let (_, verdict) = &decision.verdicts[0];
     assert_eq!(*verdict, Verdict::NoRoom { entries: 3, new: 28, max: 5 });
     assert!(verdict.to_string().contains("3 repairs and 28 new failures"), "{verdict}");

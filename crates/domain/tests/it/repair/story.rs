@@ -417,7 +417,7 @@ fn serial(name: &str) -> Result<Serial, String> {
 }
 
 fn show_round(judgement: &Judgement, decision: &Decision) -> Vec<String> {
-    let Decision { enqueue, verdicts, entries, max, finished } = decision;
+    let Decision { enqueue, verdicts, entries, max, finished, needed: _ } = decision;
     let new: Vec<&str> = enqueue.iter().map(|new| new.serial.as_ref().map_or("?", Serial::as_str)).collect();
     let first = if new.is_empty() { "nothing is enqueued".to_owned() } else { format!("enqueued: {}", new.join(", ")) };
     let mut lines = vec![first, format!("{entries} of {max} entries, {finished} of them finished")];

@@ -11,6 +11,7 @@ on_both_stores!(
     machines_with_one_image_fail_together,
     a_repair_under_way_stops_when_its_rack_fails,
     the_plain_limits_let_in_all_or_nobody,
+    a_guard_that_is_turned_off_says_whom_it_let_go,
 );
 
 /// Racks of 28 machines, each.
@@ -215,4 +216,35 @@ fn the_plain_limits_let_in_all_or_nobody(backend: Backend) {
     let entries = site.entries();
     let repaired: Vec<&str> = entries.iter().filter_map(|entry| entry.serial.as_deref()).collect();
     assert_eq!(repaired, ["r1-03", "r2-05"]);
+}
+
+/// An incident that is open holds nobody any more, and nothing says that it does: not the answer, not the status, no figure.
+fn a_guard_that_is_turned_off_says_whom_it_let_go(backend: Backend) {
+    let site = site(backend);
+    cut_power(&site, 1);
+    let held = wait_for("the incident", LONG, || incidents(&site).pop().filter(|incident| incident.member_count == 28));
+    assert!(held.holds);
+    site.looked();
+    let figures = || {
+        site.looked();
+        ["guard_enabled", "incidents_open", "machines_held"].map(|name| site.metric(&format!("sabakan_repair_{name}")))
+    };
+    assert_eq!(figures(), [Some(1.0), Some(1.0), Some(28.0)]);
+
+    let told = site.server.client().set_repair_setting("guard", "false").expect("a setting").value.warnings;
+    assert_eq!((told.len(), told[0].path.as_str()), (1, "guard"), "{told:?}");
+    assert!(told[0].reason.contains("1 incident is open and holds nobody"), "{told:?}");
+    assert_eq!(figures(), [Some(0.0), Some(0.0), Some(0.0)]);
+    let status = site.server.client().repair_status(0).expect("a status").value;
+    let messages = status.messages.join("\n");
+    assert!(messages.contains("setting `guard` is false") && messages.contains("of rack 1, 28 machines"), "{messages}");
+    assert!(!messages.contains("back") && !status.switches.guard, "{messages}");
+    let loose = [status.incidents[0].holds, incidents(&site)[0].holds, site.explain("r1-00").incidents[0].holds];
+    assert_eq!(loose, [false; 3]);
+    assert_eq!((incidents(&site)[0].phase.as_str(), site.verdict("r1-00").0.as_str()), ("open", "no-room"));
+
+    let told = site.server.client().set_repair_setting("guard", "true").expect("a setting").value.warnings;
+    assert_eq!(told, []);
+    assert_eq!(figures(), [Some(1.0), Some(1.0), Some(28.0)], "it is held again");
+    assert_eq!((site.entries(), site.ran()), (vec![], vec![]));
 }

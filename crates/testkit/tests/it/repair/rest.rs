@@ -164,7 +164,8 @@ fn every_part_has_a_switch_of_its_own(backend: Backend) {
     }
     put(&server, "auto-repair/enabled", &json!({ "enabled": false }));
     let status = get(&server, "auto-repair/status");
-    assert_eq!(status["switches"], json!({ "automatic": false, "repair_queue": true, "reboot_queue": true }));
+    let switches = json!({ "automatic": false, "repair_queue": true, "guard": true, "reboot_queue": true });
+    assert_eq!(status["switches"], switches);
     let messages = status["messages"].to_string();
     assert!(messages.contains("sabactl auto-repair enable") && messages.contains("no server leads"), "{messages}");
     assert!(messages.contains("maximum-repair-queue-entries is 0"), "the default lets nothing in: {messages}");
@@ -215,7 +216,11 @@ fn settings_are_set_all_or_none(backend: Backend) {
         "auto-repair/settings",
         &json!({ "observe-seconds": 60, "windows-minutes": [60, 10], "guard": false }),
     );
-    put(&server, "auto-repair/settings/chance", &json!(0.001));
+    let told = fine(&send(&server, "PUT", "auto-repair/settings/chance", "1e-300"));
+    assert_eq!(told["warnings"][0]["path"], "guard", "while it is off nothing else matters: {told}");
+    let told = fine(&send(&server, "PUT", "auto-repair/settings", r#"{"guard": true, "observe-seconds": 300}"#));
+    assert_eq!((&told["warnings"][0]["path"], told["warnings"].get(1)), (&json!("chance"), None), "{told}");
+    put(&server, "auto-repair/settings", &json!({ "chance": 0.001, "guard": false, "observe-seconds": 60 }));
     put(&server, "auto-repair/settings/version-label", &json!("image"));
     for (name, value) in
         [("observe-seconds", "60"), ("windows-minutes", "10,60"), ("guard", "false"), ("version-label", "image")]

@@ -42,8 +42,11 @@ pub struct IncidentSummaryJson {
     pub number: u64,
     /// Which machines failed together.
     pub group: GroupJson,
-    /// `open`: they are held. `acknowledged`: a person has looked, and they may be repaired. `recovered`: they work again, but for a few.
+    /// `open`: they are held while the guard is on. `acknowledged`: a person has looked, and they may be repaired. `recovered`: they work
+    /// again, but for a few.
     pub phase: String,
+    /// Its machines are held: it is open, and the guard is on.
+    pub holds: bool,
     /// When it was opened, RFC 3339.
     pub opened: String,
     /// What was counted then.
@@ -58,8 +61,9 @@ pub struct IncidentSummaryJson {
     pub recovered: Option<String>,
 }
 
-impl From<&Incident> for IncidentSummaryJson {
-    fn from(incident: &Incident) -> IncidentSummaryJson {
+impl IncidentSummaryJson {
+    /// The shape of an incident. Without the guard it holds nobody.
+    pub fn new(incident: &Incident, guard: bool) -> IncidentSummaryJson {
         let Incident { number, group, opened_at, because, members: _, member_count, phase } = incident;
         let (acknowledged, recovered) = match phase {
             Phase::Open => (None, None),
@@ -72,6 +76,7 @@ impl From<&Incident> for IncidentSummaryJson {
             number: *number,
             group: group.into(),
             phase: phase.as_str().to_owned(),
+            holds: guard && incident.is_open(),
             opened: time_text(*opened_at),
             because: because.clone(),
             member_count: *member_count,
@@ -91,8 +96,10 @@ pub struct IncidentJson {
     pub members: Vec<String>,
 }
 
-impl From<&Incident> for IncidentJson {
-    fn from(incident: &Incident) -> IncidentJson {
-        IncidentJson { summary: incident.into(), members: incident.members.iter().map(ToString::to_string).collect() }
+impl IncidentJson {
+    /// The shape of an incident. Without the guard it holds nobody.
+    pub fn new(incident: &Incident, guard: bool) -> IncidentJson {
+        let members = incident.members.iter().map(ToString::to_string).collect();
+        IncidentJson { summary: IncidentSummaryJson::new(incident, guard), members }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sabakan_domain::{
+    cluster::shape::Problem,
     lifecycle::HealthState,
     machine::Machine,
     repair::{enqueue::Verdict, guard::Failure, incident::Incident},
@@ -25,6 +26,8 @@ pub struct SwitchesJson {
     pub automatic: bool,
     /// Repairs are begun.
     pub repair_queue: bool,
+    /// Machines that failed together are held: the setting `guard`.
+    pub guard: bool,
     /// Reboots are begun; absent where that does not matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot_queue: Option<bool>,
@@ -49,8 +52,16 @@ pub struct BudgetJson {
 }
 
 impl BudgetJson {
-    /// The shape of a budget, with what to do when nothing is left.
-    pub fn new(entries: usize, finished: usize, max: u32, left: usize, blocked_by_finished: bool) -> BudgetJson {
+    /// The shape of a budget, with what to do when nothing is begun. `needed` places must be free for anything to be.
+    pub fn new(
+        (entries, finished): (usize, usize),
+        max: u32,
+        (left, needed): (usize, usize),
+        blocked_by_finished: bool,
+    ) -> BudgetJson {
+        let all_or_none = format!(
+            "{needed} machines want in and there is room for {left}; all or none of them are let in while the guard is off"
+        );
         let message = match (left, blocked_by_finished) {
             _ if max == 0 => Some(
                 "maximum-repair-queue-entries is 0, so nothing is ever repaired automatically; `sabactl constraints set \
@@ -58,14 +69,16 @@ impl BudgetJson {
                     .to_owned(),
             ),
             (_, true) => Some(format!(
-                "NO REPAIR BEGINS because {finished} finished ones still count: {entries} entries of {max}. Look at them and run \
+                "NO REPAIR BEGINS because {finished} finished ones still count: {entries} entries of {max}{}. Look at them and run \
                  `sabactl repair-queue delete-finished`, or let them stop counting with `sabactl auto-repair settings set \
-                 finished-count-hours N`"
+                 finished-count-hours N`",
+                if left == 0 { String::new() } else { format!("; {all_or_none}") }
             )),
             (0, false) => Some(format!(
                 "{entries} repairs are under way and maximum-repair-queue-entries is {max}; the next begins when one has ended and was \
                  deleted"
             )),
+            _ if needed > left => Some(all_or_none),
             _ => None,
         };
         BudgetJson { entries, finished, max, left, blocked_by_finished, message }
@@ -105,7 +118,7 @@ pub struct VerdictCountJson {
 /// How repair is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RepairStatusJson {
-    /// What stands in the way of repairs, and what to do about it; empty: nothing does.
+    /// What stands in the way of repairs, what they are not protected from, and what to do about it; empty: nothing.
     pub messages: Vec<String>,
     /// Which parts work.
     pub switches: SwitchesJson,
@@ -139,6 +152,8 @@ pub struct Reported<'a> {
     pub budget: BudgetJson,
     /// What becomes of every broken machine; `Err`: why that is not known.
     pub broken: Result<&'a [(Failure, Verdict)], &'a str>,
+    /// Settings that leave machines without protection.
+    pub warnings: &'a [Problem],
     /// Incidents that are open.
     pub incidents: &'a [Incident],
     /// The server that repairs.
@@ -151,13 +166,19 @@ pub struct Reported<'a> {
 
 impl From<Reported<'_>> for RepairStatusJson {
     fn from(reported: Reported<'_>) -> RepairStatusJson {
-        let Reported { switches, budget, broken, incidents, leader, last_round, shown_max } = reported;
-        let mut messages = obstacles(switches, &budget, leader.as_deref());
+        let Reported { switches, budget, broken, warnings, incidents, leader, last_round, shown_max } = reported;
+        let mut messages = obstacles(switches, &budget, leader.as_deref(), warnings);
         if let Err(reason) = broken {
             messages.push(format!("which machines are broken is not known: {reason}"));
         }
         messages.extend(incidents.iter().map(|incident| {
             let Incident { number, group, member_count, .. } = incident;
+            if !switches.guard {
+                return format!(
+                    "incident {number} of {group}, {member_count} machines, is open and holds nobody, because the guard is off; whether it \
+                     is over is looked at when the guard is on again"
+                );
+            }
             format!(
                 "incident {number} holds {group} back, {member_count} machines; `sabactl incidents show {number}` says why, `sabactl incidents \
                  acknowledge {number}` lets them be repaired"
@@ -170,7 +191,7 @@ impl From<Reported<'_>> for RepairStatusJson {
             leader,
             last_round,
             budget,
-            incidents: incidents.iter().map(IncidentSummaryJson::from).collect(),
+            incidents: incidents.iter().map(|incident| IncidentSummaryJson::new(incident, switches.guard)).collect(),
             broken_count: broken.is_ok().then_some(found.len()),
             broken_unknown: broken.err().map(str::to_owned),
             verdicts: counted(found),
@@ -180,8 +201,8 @@ impl From<Reported<'_>> for RepairStatusJson {
     }
 }
 
-/// What stands in the way of every repair.
-fn obstacles(switches: SwitchesJson, budget: &BudgetJson, leader: Option<&str>) -> Vec<String> {
+/// What stands in the way of every repair, and what no repair is protected from.
+fn obstacles(switches: SwitchesJson, budget: &BudgetJson, leader: Option<&str>, warnings: &[Problem]) -> Vec<String> {
     let off = |off: bool, text: &str| off.then(|| text.to_owned());
     let automatic = off(
         !switches.automatic,
@@ -190,7 +211,10 @@ fn obstacles(switches: SwitchesJson, budget: &BudgetJson, leader: Option<&str>) 
     let queue =
         off(!switches.repair_queue, "the repair queue is disabled: no repair is begun; `sabactl repair-queue enable`");
     let nobody = off(leader.is_none(), "no server leads repair at the moment: nothing is done");
-    [automatic, queue, nobody, budget.message.clone()].into_iter().flatten().collect()
+    let unprotected = warnings.iter().map(|Problem { path, reason }| {
+        format!("setting `{path}` {reason}; `sabactl auto-repair settings` shows the defaults")
+    });
+    unprotected.chain([automatic, queue, nobody, budget.message.clone()].into_iter().flatten()).collect()
 }
 
 fn counted(broken: &[(Failure, Verdict)]) -> Vec<VerdictCountJson> {
@@ -238,7 +262,7 @@ pub struct RepairExplanationJson {
     pub budget: BudgetJson,
     /// The server that repairs; `null`: none does at the moment.
     pub leader: Option<String>,
-    /// What stands in the way of every repair, and what to do about it.
+    /// What stands in the way of every repair, what they are not protected from, and what to do about it.
     pub messages: Vec<String>,
 }
 
@@ -255,6 +279,8 @@ pub struct Explained<'a> {
     pub broken_unknown: Option<String>,
     /// Its entries in the repair queue.
     pub entries: Vec<RepairEntryJson>,
+    /// Settings that leave machines without protection.
+    pub warnings: &'a [Problem],
     /// Incidents it belongs or belonged to, the newest first.
     pub incidents: &'a [Incident],
     /// Which parts of repair work.
@@ -268,9 +294,19 @@ pub struct Explained<'a> {
 impl From<Explained<'_>> for RepairExplanationJson {
     fn from(explained: Explained<'_>) -> RepairExplanationJson {
         let (answer, change) = answer(&explained);
-        let Explained { serial, machine, broken, broken_unknown, entries, incidents, switches, budget, leader } =
-            explained;
-        let messages = obstacles(switches, &budget, leader.as_deref());
+        let Explained {
+            serial,
+            machine,
+            broken,
+            broken_unknown,
+            entries,
+            warnings,
+            incidents,
+            switches,
+            budget,
+            leader,
+        } = explained;
+        let messages = obstacles(switches, &budget, leader.as_deref(), warnings);
         let reported = broken.map(|(failure, _)| failure);
         let state = machine.map(|machine| machine.status.state).or_else(|| reported.map(|failure| failure.state));
         let own = machine.and_then(|machine| machine.ipv4().next());
@@ -286,7 +322,7 @@ impl From<Explained<'_>> for RepairExplanationJson {
             broken: broken.map(|(failure, verdict)| BrokenJson::new(failure, verdict)),
             broken_unknown,
             entries,
-            incidents: incidents.iter().map(IncidentSummaryJson::from).collect(),
+            incidents: incidents.iter().map(|incident| IncidentSummaryJson::new(incident, switches.guard)).collect(),
             switches,
             budget,
             leader,

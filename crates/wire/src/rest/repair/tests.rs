@@ -206,23 +206,25 @@ fn incident(phase: Phase) -> Incident {
 
 #[test]
 fn lists_count_the_machines_of_an_incident_and_the_incident_names_them() {
-    let shown = |phase: Phase| serde_json::to_value(IncidentSummaryJson::from(&incident(phase))).expect("JSON");
+    let shown = |phase: Phase| serde_json::to_value(IncidentSummaryJson::new(&incident(phase), true)).expect("JSON");
     let open = json!({
-        "number": 4, "group": { "kind": "rack", "value": "1" }, "phase": "open", "opened": "2026-01-02T03:00:00Z",
-        "because": "28 of 28 within 15 minutes", "member_count": 2,
+        "number": 4, "group": { "kind": "rack", "value": "1" }, "phase": "open", "holds": true,
+        "opened": "2026-01-02T03:00:00Z", "because": "28 of 28 within 15 minutes", "member_count": 2,
     });
     assert_eq!(shown(Phase::Open), open);
+    assert!(!IncidentSummaryJson::new(&incident(Phase::Open), false).holds, "without the guard nobody is held");
     let time = at("2026-01-02T04:00:00Z");
     let seen = shown(Phase::Acknowledged { by: "alice".into(), at: time, reason: "power is back".into() });
     assert_eq!(seen["acknowledged"], json!({ "by": "alice", "at": "2026-01-02T04:00:00Z", "reason": "power is back" }));
     assert_eq!(shown(Phase::Recovered { at: time })["recovered"], "2026-01-02T04:00:00Z");
-    let whole = serde_json::to_value(IncidentJson::from(&incident(Phase::Open))).expect("JSON");
+    assert_eq!((&seen["holds"], &shown(Phase::Recovered { at: time })["holds"]), (&json!(false), &json!(false)));
+    let whole = serde_json::to_value(IncidentJson::new(&incident(Phase::Open), true)).expect("JSON");
     assert_eq!(
         (&whole["members"], &whole["number"], &whole["member_count"]),
         (&json!(["m1", "m2"]), &json!(4), &json!(2))
     );
     let back: IncidentJson = serde_json::from_value(whole).expect("read");
-    assert_eq!(back, IncidentJson::from(&incident(Phase::Open)));
+    assert_eq!(back, IncidentJson::new(&incident(Phase::Open), true));
 }
 
 fn failure(serial: &str) -> Failure {
@@ -283,16 +285,16 @@ fn every_verdict_has_a_kind_of_its_own_and_says_what_would_change_it() {
     );
 }
 
-const ON: SwitchesJson = SwitchesJson { automatic: true, repair_queue: true, reboot_queue: Some(true) };
+const ON: SwitchesJson = SwitchesJson { automatic: true, repair_queue: true, guard: true, reboot_queue: Some(true) };
 
 fn reported<'a>(broken: Result<&'a [(Failure, Verdict)], &'a str>, budget: BudgetJson) -> Reported<'a> {
     let leader = Some("boot-0".to_owned());
-    Reported { switches: ON, budget, broken, incidents: &[], leader, last_round: None, shown_max: 2 }
+    Reported { switches: ON, budget, broken, warnings: &[], incidents: &[], leader, last_round: None, shown_max: 2 }
 }
 
 #[test]
 fn a_status_says_loudly_what_stands_in_the_way() {
-    let room = || BudgetJson::new(1, 0, 5, 4, false);
+    let room = || BudgetJson::new((1, 0), 5, (4, 1), false);
     let fine = RepairStatusJson::from(reported(Ok(&[]), room()));
     assert_eq!((fine.messages, fine.broken_count), (Vec::<String>::new(), Some(0)));
     let told = |reported: Reported<'_>, words: &[&str]| {
@@ -300,10 +302,14 @@ fn a_status_says_loudly_what_stands_in_the_way() {
         assert_eq!(messages.len(), 1, "{messages:?}");
         assert!(words.iter().all(|word| messages[0].contains(word)), "{messages:?}");
     };
-    let blocked = BudgetJson::new(5, 3, 5, 0, true);
+    let blocked = BudgetJson::new((5, 3), 5, (0, 1), true);
     told(reported(Ok(&[]), blocked), &["NO REPAIR BEGINS", "3 finished", "sabactl repair-queue delete-finished"]);
-    told(reported(Ok(&[]), BudgetJson::new(0, 0, 0, 0, false)), &["maximum-repair-queue-entries is 0"]);
-    told(reported(Ok(&[]), BudgetJson::new(5, 0, 5, 0, false)), &["5 repairs are under way"]);
+    told(reported(Ok(&[]), BudgetJson::new((0, 0), 0, (0, 1), false)), &["maximum-repair-queue-entries is 0"]);
+    told(reported(Ok(&[]), BudgetJson::new((5, 0), 5, (0, 1), false)), &["5 repairs are under way"]);
+    let all_or_none = "3 machines want in and there is room for 2; all or none";
+    let blocked = BudgetJson::new((3, 3), 5, (2, 3), true);
+    told(reported(Ok(&[]), blocked), &["NO REPAIR BEGINS", "3 finished", all_or_none, "delete-finished"]);
+    told(reported(Ok(&[]), BudgetJson::new((3, 0), 5, (2, 3), false)), &[all_or_none]);
     told(Reported { leader: None, ..reported(Ok(&[]), room()) }, &["no server leads repair"]);
     let off = SwitchesJson { automatic: false, ..ON };
     told(Reported { switches: off, ..reported(Ok(&[]), room()) }, &["sabactl auto-repair enable"]);
@@ -312,7 +318,38 @@ fn a_status_says_loudly_what_stands_in_the_way() {
     told(reported(Err("no answer"), room()), &["not known: no answer"]);
     assert_eq!(RepairStatusJson::from(reported(Err("no answer"), room())).broken_count, None);
     let open = [incident(Phase::Open)];
-    told(Reported { incidents: &open, ..reported(Ok(&[]), room()) }, &["rack 1", "2 machines", "acknowledge 4"]);
+    told(
+        Reported { incidents: &open, ..reported(Ok(&[]), room()) },
+        &["holds rack 1 back", "2 machines", "acknowledge 4"],
+    );
+}
+
+#[test]
+fn a_status_says_loudly_that_nobody_is_protected() {
+    let switches = SwitchesJson { guard: false, ..ON };
+    let settings = RepairSettings::default().with("guard", "false").expect("good");
+    let (warnings, open) = (settings.warnings(1), [incident(Phase::Open)]);
+    let room = BudgetJson::new((1, 0), 5, (4, 1), false);
+    let reported = Reported { switches, warnings: &warnings, incidents: &open, ..reported(Ok(&[]), room.clone()) };
+    let status = RepairStatusJson::from(reported);
+    let [off, loose] = &status.messages[..] else { panic!("{:?}", status.messages) };
+    assert!(off.starts_with("setting `guard` is false: machines that failed together are not held"), "{off}");
+    assert!(off.contains("1 incident is open and holds nobody"), "{off}");
+    assert!(loose.contains("incident 4 of rack 1") && loose.contains("holds nobody"), "{loose}");
+    assert!(!status.incidents[0].holds && !status.messages.join("").contains("holds rack 1 back"));
+    let explained = RepairExplanationJson::from(Explained {
+        serial: &Serial::new("m1").expect("a serial"),
+        machine: None,
+        broken: None,
+        broken_unknown: None,
+        entries: vec![],
+        warnings: &warnings,
+        incidents: &open,
+        switches,
+        budget: room,
+        leader: Some("boot-0".into()),
+    });
+    assert_eq!((&explained.messages[..], explained.incidents[0].holds), (&status.messages[..1], false));
 }
 
 #[test]
@@ -320,7 +357,7 @@ fn a_status_counts_many_and_names_some() {
     let group = Group { kind: GroupKind::Rack, value: "1".into() };
     let held = Verdict::Held { incident: Some(4), group };
     let broken = [(failure("m1"), Verdict::Stale), (failure("m2"), held.clone()), (failure("m3"), held)];
-    let status = RepairStatusJson::from(reported(Ok(&broken), BudgetJson::new(0, 0, 5, 5, false)));
+    let status = RepairStatusJson::from(reported(Ok(&broken), BudgetJson::new((0, 0), 5, (5, 1), false)));
     let counts: Vec<(usize, &str)> =
         status.verdicts.iter().map(|seen| (seen.count, seen.first.kind.as_str())).collect();
     assert_eq!(counts, [(2, "held"), (1, "stale")]);
@@ -340,9 +377,10 @@ fn an_explanation_answers_in_a_sentence() {
             broken,
             broken_unknown: None,
             entries,
+            warnings: &[],
             incidents: &[],
             switches,
-            budget: BudgetJson::new(0, 0, 5, 5, false),
+            budget: BudgetJson::new((0, 0), 5, (5, 1), false),
             leader: Some("boot-0".into()),
         });
         (told.answer, told.change.is_some())
