@@ -124,7 +124,8 @@ impl RepairSettings {
                 minutes.collect::<Vec<_>>().join(",")
             }
             Setting::GroupLeast => guard.least.to_string(),
-            Setting::Chance => guard.chance.to_string(),
+            // Hundreds of zeros say nothing to people.
+            Setting::Chance => format!("{:?}", guard.chance),
             Setting::ObserveSeconds => guard.observe.as_secs().to_string(),
             Setting::StaleAfterHours => (guard.stale_after.as_secs() / 3_600).to_string(),
             Setting::FinishedCountHours => (finished_counts.unwrap_or_default().as_secs() / 3_600).to_string(),

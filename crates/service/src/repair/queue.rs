@@ -97,10 +97,10 @@ impl Repairs {
             None => snapshot.find_by_address(address),
         };
         match machine {
-            Some(machine) => {
-                let problem = why_not_by(&machine, address);
-                problem.map_or_else(|| Ok(Some(machine.serial.clone())), |problem| Err(ServiceError::Invalid(problem)))
-            }
+            Some(machine) => match why_not_by(machine, address) {
+                Some(problem) => Err(ServiceError::Invalid(problem)),
+                None => Ok(Some(machine.serial.clone())),
+            },
             None if operation.needs_registered() => Err(ServiceError::Invalid(format!(
                 "address: no machine with the address {address} is registered, and operation {:?} needs the registry",
                 operation.name

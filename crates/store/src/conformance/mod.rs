@@ -65,16 +65,18 @@ pub async fn run_all(store: Arc<dyn Store>, prefix: &str) {
     assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), cases.len(), failures.join("\n"));
 }
 
+/// A list of cases, by module.
+macro_rules! cases {
+    ($($module:ident { $($case:ident),* $(,)? })*) => {
+        vec![$($(Case {
+            name: concat!(stringify!($module), "::", stringify!($case)),
+            run: |store, prefix| Box::pin($module::$case(store, prefix)),
+        }),*),*]
+    };
+}
+
 /// Every case.
 pub fn cases() -> Vec<Case> {
-    macro_rules! cases {
-        ($($module:ident { $($case:ident),* $(,)? })*) => {
-            vec![$($(Case {
-                name: concat!(stringify!($module), "::", stringify!($case)),
-                run: |store, prefix| Box::pin($module::$case(store, prefix)),
-            }),*),*]
-        };
-    }
     cases! {
         txn {
             a_put_keeps_the_create_revision_until_the_key_is_removed,

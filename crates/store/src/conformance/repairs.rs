@@ -127,7 +127,7 @@ pub(super) async fn what_somebody_asked_for_meanwhile_stays(store: Arc<dyn Store
     let after = begin(&site, &faster, &site.lead, entry.index).await.expect("a change").expect("it is begun");
     faster.happened();
     assert!(after.deleted && after.status == Status::Processing, "{after:?}");
-    assert_eq!(site.entries().await, [after.clone()]);
+    assert_eq!(site.entries().await, [after]);
     // They do not want it rebooted.
     let canceller = site.clone();
     let faster = site.faster(async move { canceller.cancel(node).await });

@@ -21,7 +21,8 @@ const FINDING: [Setting; 4] =
     [Setting::FailuresPercentPerDay, Setting::WindowsMinutes, Setting::GroupLeast, Setting::Chance];
 
 impl RepairSettings {
-    /// What is allowed but leaves machines without protection, or repairs nothing. `open` is how many incidents are open.
+    /// What is allowed but leaves machines without protection, or repairs nothing: which setting, or `settings` where it is no single
+    /// one. `open` is how many incidents are open.
     pub fn warnings(&self, open: usize) -> Vec<Problem> {
         if !self.guard.enabled {
             return vec![Problem::new(Setting::Guard.as_str(), guard_off(open))];
@@ -29,8 +30,8 @@ impl RepairSettings {
         let mut warnings: Vec<Problem> = FINDING.into_iter().filter_map(|setting| self.alone(setting)).collect();
         let found = self.found_at();
         if warnings.is_empty() && is_late(found) {
-            let reason = format!("does little: {}, because of several settings together", found_late(found));
-            warnings.push(Problem::new(Setting::Guard.as_str(), reason));
+            let reason = format!("protect little: {}, because of several of them together", found_late(found));
+            warnings.push(Problem::new("settings", reason));
         }
         warnings.extend(found.and_then(|found| self.repaired_before(found)));
         if self.guard.stale_after <= self.guard.observe {
@@ -124,7 +125,7 @@ mod tests {
         check(&[("group-least", "1000000")], &[("group-least", never)]);
         check(&[("group-least", "29")], &[("group-least", never)]);
         check(&[("group-least", "28")], &[("group-least", "when 28 of them"), ("observe-seconds", "after 899 s")]);
-        check(&[("chance", "1e-300")], &[("chance", never)]);
+        check(&[("chance", "1e-300")], &[("chance", "is 1e-300: a rack of 28 machines")]);
         check(&[("windows-minutes", "1")], &[("windows-minutes", never)]);
         check(&[("failures-percent-per-day", "100")], &[("failures-percent-per-day", "when 7 of them")]);
         check(&[("observe-seconds", "0")], &[("observe-seconds", "is 0: a rack of 28 machines")]);
@@ -136,7 +137,7 @@ mod tests {
         let together = [("failures-percent-per-day", "40"), ("chance", "1e-7")];
         check(&together[..1], &[]);
         check(&together[1..], &[]);
-        check(&together, &[("guard", "several settings together")]);
+        check(&together, &[("settings", "protect little: a rack of 28 machines")]);
     }
 
     #[test]

@@ -7,7 +7,12 @@ use sabakan_domain::{
     cluster::shape::Problem,
     lifecycle::HealthState,
     machine::Machine,
-    repair::{enqueue::Verdict, guard::Failure, incident::Incident},
+    repair::{
+        enqueue::Verdict,
+        guard::Failure,
+        incident::Incident,
+        settings::{RepairSettings, Setting},
+    },
     words::Serial,
 };
 use serde::{Deserialize, Serialize};
@@ -212,7 +217,13 @@ fn obstacles(switches: SwitchesJson, budget: &BudgetJson, leader: Option<&str>, 
         off(!switches.repair_queue, "the repair queue is disabled: no repair is begun; `sabactl repair-queue enable`");
     let nobody = off(leader.is_none(), "no server leads repair at the moment: nothing is done");
     let unprotected = warnings.iter().map(|Problem { path, reason }| {
-        format!("setting `{path}` {reason}; `sabactl auto-repair settings` shows the defaults")
+        match Setting::ALL.into_iter().find(|setting| setting.as_str() == path) {
+            Some(setting) => {
+                let default = RepairSettings::default().get(setting);
+                format!("setting `{path}` {reason}; `sabactl auto-repair settings set {path} {default}` is the default")
+            }
+            None => format!("the settings {reason}; `sabactl auto-repair settings` shows the defaults"),
+        }
     });
     unprotected.chain([automatic, queue, nobody, budget.message.clone()].into_iter().flatten()).collect()
 }

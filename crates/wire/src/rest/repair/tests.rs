@@ -335,6 +335,7 @@ fn a_status_says_loudly_that_nobody_is_protected() {
     let [off, loose] = &status.messages[..] else { panic!("{:?}", status.messages) };
     assert!(off.starts_with("setting `guard` is false: machines that failed together are not held"), "{off}");
     assert!(off.contains("1 incident is open and holds nobody"), "{off}");
+    assert!(off.ends_with("; `sabactl auto-repair settings set guard true` is the default"), "{off}");
     assert!(loose.contains("incident 4 of rack 1") && loose.contains("holds nobody"), "{loose}");
     assert!(!status.incidents[0].holds && !status.messages.join("").contains("holds rack 1 back"));
     let explained = RepairExplanationJson::from(Explained {
