@@ -164,3 +164,7 @@ pub const PORT_CATEGORY_BYTES_MAX: usize = 80;
 
 /// Longest name of a physical network in bytes.
 pub const PHYSICAL_NETWORK_BYTES_MAX: usize = 64;
+
+/// How often a command of a repair or a reboot that failed is run again. What fails a hundred times fails the next time too, and a person
+/// should hear of it.
+pub const COMMAND_RETRIES_MAX: u32 = 100;

@@ -52,6 +52,7 @@ use sabakan_store::{
     keys::Keys,
     repo::{
         audit::By,
+        repairs::Under,
         schema::{self, SchemaError},
     },
     view::View,
@@ -80,6 +81,18 @@ impl Foundation {
     /// What a change of `actor` carries, now.
     pub(crate) fn by(&self, actor: &Actor) -> By {
         By { actor: actor.clone(), host: self.host.clone(), now: self.clock.now() }
+    }
+
+    /// The same with a store that is written to only as long as something holds.
+    pub(crate) fn under(&self, under: Under<'_>) -> Foundation {
+        Foundation {
+            store: Arc::new(under.conditional(Arc::clone(&self.store), &self.keys)),
+            keys: self.keys.clone(),
+            view: Arc::clone(&self.view),
+            clock: Arc::clone(&self.clock),
+            outside_pool: self.outside_pool,
+            host: self.host.clone(),
+        }
     }
 
     /// Checks that the store is ours and loads the registry.

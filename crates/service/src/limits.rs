@@ -199,6 +199,9 @@ pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// A built-in action that may take as long as it likes. Controllers take minutes at worst.
 pub const ACTION_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// The least pause between two tries of something that fails.
+pub const TRIES_PAUSE_MIN: Duration = Duration::from_secs(1);
+
 /// How much later than its deadline a power change may be told to have failed.
 pub const POWER_ANSWER_MAX: Duration = Duration::from_secs(10);
 

@@ -19,7 +19,7 @@ use sabakan_domain::{
         control::ControlRefusal,
         edit::EditRefusal,
         engine::{self, Changed},
-        node::{Maintenance, Node, NodeId, Object, Row},
+        node::{Maintenance, Node, NodeId, Object, PowerAction, Row},
         port::PortRefusal,
         power::PowerTarget,
         recipe::{self, Kind, Recipe, RecipeRefusal},
@@ -91,6 +91,11 @@ impl Nodes {
     /// Works on a foundation, with these drivers.
     pub fn new(on: Arc<Foundation>, hardware: Arc<Hardware>, options: Arc<Options>) -> Nodes {
         Nodes { on, hardware, options }
+    }
+
+    /// The same on another foundation.
+    pub(crate) fn on(&self, on: Arc<Foundation>) -> Nodes {
+        Nodes { on, hardware: Arc::clone(&self.hardware), options: Arc::clone(&self.options) }
     }
 
     /// All drivers and the table that chooses among them.
@@ -236,6 +241,23 @@ impl Nodes {
         let node = nodes::ask(&*on.store, &on.keys, &by, name, "power", decide).await?;
         tracing::info!(serial = %name, target = %target, user = actor.name, "power change accepted");
         Ok(node)
+    }
+
+    /// Takes a power change back that `is_meant`. Whether that was possible: what a worker has begun with goes on.
+    pub(crate) async fn withdraw_power(
+        &self,
+        actor: &Actor,
+        name: &Serial,
+        is_meant: impl Fn(&PowerAction) -> bool,
+    ) -> Result<bool, ServiceError> {
+        let on = &self.on;
+        let by = on.by(actor);
+        let decide = |facts: &Facts| -> Result<Option<(Changed, String)>, AskRefusal> {
+            let withdrawn = accept::withdraw_power(&facts.node, &is_meant, &actor.name, by.now);
+            Ok(withdrawn.filter(|_| facts.lock.is_none()).map(|changed| (changed, "withdrawn".to_owned())))
+        };
+        let node = nodes::ask(&*on.store, &on.keys, &by, name, "power", decide).await?;
+        Ok(node.power.action.is_none())
     }
 
     /// Keeps automation off a node, or lets it back.

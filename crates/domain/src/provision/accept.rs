@@ -10,7 +10,7 @@ use super::{
     engine::{self, Changed},
     guards::{self, GuardRefusal, Strictness},
     interfaces::Slot,
-    node::{Node, NodeId, Operation, Phase, Row, Severity, Wait, WaitOn, Work},
+    node::{Node, NodeId, Operation, Phase, PowerAction, Row, Severity, Wait, WaitOn, Work},
     power::PowerTarget,
     states::{Kind, State},
     steps::{self, Flow, Place, Step, StepRequest, StepSpec, StepsRefusal},
@@ -378,8 +378,23 @@ pub fn accept_power(
     }
     let deadline = at.saturating_add(limit).unwrap_or(Timestamp::MAX);
     changed.node.power.action =
-        Some(super::node::PowerAction { target, asked_by: by.to_owned(), asked_at: at, deadline, started: false });
+        Some(PowerAction { target, asked_by: by.to_owned(), asked_at: at, deadline, started: false });
     Ok(changed)
+}
+
+/// Takes a power change back that its asker does not want any more; `None`: there is none that `is_meant`, or a worker has begun with it,
+/// and then it has to be waited for.
+pub fn withdraw_power(
+    node: &Node,
+    is_meant: impl Fn(&PowerAction) -> bool,
+    by: &str,
+    at: Timestamp,
+) -> Option<Changed> {
+    let action = node.power.action.as_ref().filter(|action| !action.started && is_meant(action))?;
+    let mut changed = Changed::new(node);
+    changed.row(by, Severity::Info, format!("power: {} withdrawn before it was begun", action.target), at);
+    changed.node.power.action = None;
+    Some(changed)
 }
 
 /// A row that says a verb was refused is not written: refusals change nothing. Kept here so that the shape of rows is in one place.

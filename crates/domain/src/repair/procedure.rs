@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::selector::Selector;
-use crate::{cluster::shape::Problem, lifecycle::HealthState};
+use crate::{cluster::shape::Problem, lifecycle::HealthState, limits};
 
 /// What a step can do by itself, instead of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub struct Step {
     pub act: Act,
     /// How long one try may take; `None`: as long as it likes.
     pub timeout: Option<Duration>,
-    /// How often it is tried again.
+    /// How often it is tried again, [`limits::COMMAND_RETRIES_MAX`] times at most.
     pub retries: u32,
     /// The pause after each try that failed.
     pub interval: Duration,
@@ -258,9 +258,9 @@ fn operation(members: &Map<String, Value>) -> Operation {
         name: members.get("operation").and_then(Value::as_str).unwrap_or_default().to_owned(),
         steps: items(members, "repair_steps").filter_map(Value::as_object).map(step).collect(),
         health_check: health_check(members),
-        health_check_timeout: bounded(members, "command_timeout_seconds"),
+        health_check_timeout: bounded(members, "command_timeout_seconds", COMMAND_SECONDS),
         success_command: texts(members, "success_command").filter(|command| !command.is_empty()),
-        success_command_timeout: bounded(members, "success_command_timeout"),
+        success_command_timeout: bounded(members, "success_command_timeout", COMMAND_SECONDS),
     }
 }
 
@@ -274,11 +274,13 @@ fn health_check(members: &Map<String, Value>) -> HealthCheck {
 
 fn step(members: &Map<String, Value>) -> Step {
     let action = members.get("action").and_then(Value::as_str).and_then(Action::parse);
+    // Nothing that writes disks is done within the time of a command.
+    let usual = if action == Some(Action::Rebuild) { REBUILD_SECONDS } else { COMMAND_SECONDS };
     let command = || Act::Command(texts(members, "repair_command").unwrap_or_default());
     Step {
         act: action.map_or_else(command, Act::Builtin),
-        timeout: bounded(members, "command_timeout_seconds"),
-        retries: count(members, "command_retries"),
+        timeout: bounded(members, "command_timeout_seconds", usual),
+        retries: retries(members),
         interval: seconds(members, "command_interval", 0),
         need_drain: members.get("need_drain").and_then(Value::as_bool).unwrap_or(false),
         watch: seconds(members, "watch_seconds", 0),
@@ -298,7 +300,7 @@ fn number(members: &Map<String, Value>, name: &str) -> Option<u64> {
     members.get(name).and_then(Value::as_u64)
 }
 
-pub(super) fn count(members: &Map<String, Value>, name: &str) -> u32 {
+fn count(members: &Map<String, Value>, name: &str) -> u32 {
     u32::try_from(number(members, name).unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
@@ -306,9 +308,20 @@ pub(super) fn seconds(members: &Map<String, Value>, name: &str, default: u64) ->
     Duration::from_secs(number(members, name).unwrap_or(default))
 }
 
-/// A time limit: 30 seconds unless said otherwise, and none for 0.
-fn bounded(members: &Map<String, Value>, name: &str) -> Option<Duration> {
-    let time = seconds(members, name, 30);
+/// How often a command is tried again. More was written down in templates before there was a most, and counts as the most.
+pub(super) fn retries(members: &Map<String, Value>) -> u32 {
+    count(members, "command_retries").min(limits::COMMAND_RETRIES_MAX)
+}
+
+/// How long a command may take unless said otherwise.
+const COMMAND_SECONDS: u64 = 30;
+
+/// How long a rebuild may take unless said otherwise.
+const REBUILD_SECONDS: u64 = 3_600;
+
+/// A time limit: the usual one unless said otherwise, and none for 0.
+fn bounded(members: &Map<String, Value>, name: &str, usual: u64) -> Option<Duration> {
+    let time = seconds(members, name, usual);
     (!time.is_zero()).then_some(time)
 }
 
@@ -382,6 +395,21 @@ mod tests {
         let second = procedures.step("a", "unhealthy", 1).expect("a step");
         assert_eq!((&second.act, second.need_drain), (&Act::Builtin(Action::PowerCycle), true));
         assert_eq!(second.timeout, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn what_a_step_is_given_has_bounds() {
+        let of = |members: Value| step(members.as_object().expect("an object"));
+        let without = |action: &str| of(json!({ "action": action })).timeout.map(|time| time.as_secs());
+        assert_eq!((without("power-cycle"), without("rebuild")), (Some(30), Some(3_600)));
+        assert_eq!(
+            of(json!({ "action": "rebuild", "command_timeout_seconds": 60 })).timeout,
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(of(json!({ "action": "rebuild", "command_timeout_seconds": 0 })).timeout, None);
+        for (written, meant) in [(0, 0), (100, 100), (101, 100), (i32::MAX, 100)] {
+            assert_eq!(of(json!({ "repair_command": ["x"], "command_retries": written })).retries, meant);
+        }
     }
 
     #[test]

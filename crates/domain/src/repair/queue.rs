@@ -43,6 +43,9 @@ pub struct Around<'a> {
     pub judgement: &'a Judgement,
     /// Machines that automation leaves alone, and why, however they came into the queue before.
     pub hands_off: &'a BTreeMap<Serial, HandsOff>,
+    /// Machines with a power change that repair asked for and that is not done. They are given back to nobody before it is, or is taken
+    /// back: see [`unwanted_power`].
+    pub powered: &'a BTreeSet<Ipv4Addr>,
     /// Entries whose command has not ended, by index. They keep their place, and nothing else is done with their machine.
     pub running: &'a BTreeSet<u64>,
     /// Why nothing that takes a node away is begun, if nothing is; such as etcd that is not in order.
@@ -198,13 +201,17 @@ fn first_look(entry: &Entry, around: &Around<'_>) -> FirstLook {
     if around.running.contains(&entry.index) {
         return FirstLook::Candidate;
     }
+    let is_healthy = !entry.is_finished() && around.healthy.contains(&entry.address);
+    if (entry.deleted || is_healthy) && around.powered.contains(&entry.address) {
+        return FirstLook::Wait("the power change that was begun for it has not ended".to_owned());
+    }
     if entry.deleted {
         return FirstLook::Act(Act::Remove);
     }
     if entry.is_finished() {
         return FirstLook::Wait(format!("it has {}; `sabactl repair-queue delete {}`", entry.status, entry.index));
     }
-    if around.healthy.contains(&entry.address) {
+    if is_healthy {
         let because = "the health check says that the machine is healthy".to_owned();
         return FirstLook::Act(Act::Finish { healthy: true, because });
     }
@@ -299,7 +306,9 @@ fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
         StepStatus::Draining if !around.enabled => {
             Acted::Act(Act::GiveUpDrain { because: "the queue is disabled".to_owned() })
         }
-        StepStatus::Draining if let Some(because) = held(entry, around).or_else(|| provisioned(entry, around)) => {
+        StepStatus::Draining
+            if let Some(because) = left_alone(entry, around).or_else(|| provisioned(entry, around)) =>
+        {
             Acted::Act(Act::GiveUpDrain { because })
         }
         StepStatus::Draining
@@ -335,7 +344,7 @@ fn begin(entry: &Entry, number: usize, step: &Step, around: &Around<'_>) -> Acte
     if !around.enabled {
         return Acted::Idle("the queue is disabled; `sabactl repair-queue enable`".to_owned());
     }
-    if let Some(reason) = held(entry, around) {
+    if let Some(reason) = left_alone(entry, around) {
         return Acted::Idle(reason);
     }
     if let Some(reason) = provisioned(entry, around) {
@@ -358,13 +367,17 @@ fn unchecked(entry: &Entry, around: &Around<'_>) -> Option<Acted> {
 }
 
 /// Why nothing is begun for its machine, if it failed together with others, or somebody works on it.
-pub fn held(entry: &Entry, around: &Around<'_>) -> Option<String> {
+pub fn held(entry: &Entry, judgement: &Judgement, hands_off: &BTreeMap<Serial, HandsOff>) -> Option<String> {
     let serial = entry.serial.as_ref()?;
     let in_maintenance = || {
-        let reason = around.hands_off.get(serial)?;
+        let reason = hands_off.get(serial)?;
         matches!(reason, HandsOff::Maintenance(_)).then(|| reason.to_string())
     };
-    around.judgement.why_held(serial).or_else(in_maintenance)
+    judgement.why_held(serial).or_else(in_maintenance)
+}
+
+fn left_alone(entry: &Entry, around: &Around<'_>) -> Option<String> {
+    held(entry, around.judgement, around.hands_off)
 }
 
 /// Why a step has to wait for provisioning. That may be at work for the step before, such as a rebuild, which therefore is not stopped.
@@ -384,7 +397,18 @@ fn uncordon(around: &Around<'_>) -> Vec<Ipv4Addr> {
         let status = reboots.get(address).map(|entry| entry.status);
         matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
     };
-    around.cordoned.iter().filter(|address| !repairing(address) && !rebooting(address)).copied().collect()
+    let in_use = |address: &Ipv4Addr| repairing(address) || rebooting(address) || around.powered.contains(address);
+    around.cordoned.iter().filter(|address| !in_use(address)).copied().collect()
+}
+
+/// Machines whose power change nobody wants any more: the entry it was asked for is gone, has ended or is about to.
+pub fn unwanted_power(around: &Around<'_>) -> Vec<Ipv4Addr> {
+    let wanted = |address: &Ipv4Addr| {
+        let goes_on = |entry: &Entry| is_away(entry) && !entry.deleted && !around.healthy.contains(address);
+        let wants = |entry: &Entry| around.running.contains(&entry.index) || goes_on(entry);
+        around.entries.iter().any(|entry| entry.address == *address && wants(entry))
+    };
+    around.powered.iter().filter(|address| !wanted(address)).copied().collect()
 }
 
 #[cfg(test)]

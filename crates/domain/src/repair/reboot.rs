@@ -138,7 +138,7 @@ impl RebootRules {
             boot_check_command: command("boot_check_command")?,
             concurrent_max: usize::try_from(concurrent_max).unwrap_or(usize::MAX),
             timeout: (!timeout.is_zero()).then_some(timeout),
-            retries: procedure::count(members, "command_retries"),
+            retries: procedure::retries(members),
             interval: procedure::seconds(members, "command_interval", 0),
             drain: DrainRules::of(members),
         })

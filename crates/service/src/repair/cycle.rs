@@ -54,6 +54,7 @@ impl Repairs {
         if is_written {
             look.standing = self.standing().await?;
         }
+        self.stop_unwanted(&look, work).await?;
         let mut seen = self.see(&look.standing, work).await;
         if work.stop_orphans(|job| look.standing.has(job)) {
             seen.problem = Some("what was begun for an entry that is gone is being stopped".to_owned());

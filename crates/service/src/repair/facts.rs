@@ -316,6 +316,11 @@ impl Look {
         self.reports.as_ref().map_or(&[], |reports| &reports.watched)
     }
 
+    /// Addresses of all that are broken.
+    pub(super) fn broken(&self) -> BTreeSet<Ipv4Addr> {
+        self.watched().iter().filter_map(|failure| failure.address).collect()
+    }
+
     /// The same entry with the machine that has its address, if somebody asked for an address alone: what failed together is known by
     /// machine.
     pub(super) fn named(&self, entry: &Entry) -> Entry {

@@ -31,20 +31,14 @@ impl Repairs {
         let indexes: BTreeSet<u64> = entries.iter().map(|entry| entry.index).collect();
         work.keep(|job| !matches!(job, Job::Check(index) | Job::Repair(index) if !indexes.contains(&index)));
         let running = work.repairs();
-        let broken: BTreeSet<Ipv4Addr> = look.watched().iter().filter_map(|failure| failure.address).collect();
+        let broken = look.broken();
         for entry in entries {
             // Nothing is asked about what cannot be repaired: it ends by itself.
             let Ok(operation) = standing.procedures.operation(&entry.machine_type, &entry.operation) else { continue };
             let command = match &operation.health_check {
                 HealthCheck::Command(command) => command.clone(),
                 HealthCheck::Registry => {
-                    let machine = snapshot.find_by_address(entry.address);
-                    let is_well = match &self.options.registry {
-                        None => is_well(machine.map(|machine| machine.status.state)),
-                        // Another registry was asked for broken machines alone.
-                        Some(_) => look.reports.is_ok() && !broken.contains(&entry.address),
-                    };
-                    if is_well {
+                    if self.is_well(look, entry, snapshot, &broken) {
                         healthy.insert(entry.address);
                     }
                     continue;
@@ -64,6 +58,28 @@ impl Repairs {
             }
         }
         (healthy, unchecked)
+    }
+
+    /// Whether the registry says that nothing is left to repair.
+    fn is_well(&self, look: &Look, entry: &Entry, snapshot: &Snapshot, broken: &BTreeSet<Ipv4Addr>) -> bool {
+        match &self.options.registry {
+            None => is_well(snapshot.find_by_address(entry.address).map(|machine| machine.status.state)),
+            // Another registry was asked for broken machines alone.
+            Some(_) => look.reports.is_ok() && !broken.contains(&entry.address),
+        }
+    }
+
+    /// The same where the registry is who is asked.
+    pub(super) fn is_told_well(
+        &self,
+        look: &Look,
+        entry: &Entry,
+        snapshot: &Snapshot,
+        broken: &BTreeSet<Ipv4Addr>,
+    ) -> bool {
+        let operation = look.standing.procedures.operation(&entry.machine_type, &entry.operation);
+        operation.is_ok_and(|operation| operation.health_check == HealthCheck::Registry)
+            && self.is_well(look, entry, snapshot, broken)
     }
 
     /// Asks a command that prints `true` for yes.

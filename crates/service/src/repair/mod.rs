@@ -12,10 +12,12 @@ mod figures;
 mod health;
 mod incidents;
 mod pass;
+mod power;
 mod queue;
 mod reboots;
 mod restart;
 mod round;
+mod tries;
 mod work;
 
 use std::{
@@ -43,10 +45,13 @@ use sabakan_store::repo::{
 };
 pub(crate) use work::Work;
 
-use crate::{Foundation, Machines, Nodes, ServiceError, cluster::Problems, error::Refusal, limits};
+use crate::{Foundation, Nodes, ServiceError, cluster::Problems, error::Refusal, limits};
 
 /// The name repair is led under.
 pub const TASK: &str = "repair";
+
+/// How everybody who repairs is called, whichever server it is on. By this a power change is known that was asked for here.
+const ACTOR: &str = "repair on ";
 
 /// Where facts come from, and what may be acted on.
 pub struct RepairOptions {
@@ -84,7 +89,6 @@ impl Default for RepairOptions {
 pub struct Repairs {
     on: Arc<Foundation>,
     nodes: Arc<Nodes>,
-    machines: Machines,
     options: RepairOptions,
     told: Mutex<Told>,
 }
@@ -122,8 +126,7 @@ impl Refusal for BadSetting {
 impl Repairs {
     /// The repair of a foundation.
     pub fn new(on: Arc<Foundation>, nodes: Arc<Nodes>, options: RepairOptions) -> Repairs {
-        let machines = Machines::new(Arc::clone(&on));
-        Repairs { on, nodes, machines, options, told: Mutex::default() }
+        Repairs { on, nodes, options, told: Mutex::default() }
     }
 
     /// How it works.
@@ -216,7 +219,7 @@ impl Repairs {
 
     /// Who acts when nobody asked.
     fn actor(&self) -> Actor {
-        Actor::internal(format!("repair on {}", self.options.server))
+        Actor::internal(format!("{ACTOR}{}", self.options.server))
     }
 }
 

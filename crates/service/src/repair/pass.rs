@@ -25,8 +25,9 @@ use super::{
     cycle::Seen,
     drain,
     facts::{Look, Standing},
+    power::powered,
     queue::by_index,
-    work::{Job, Outcome},
+    work::{Job, NotAgain, Outcome},
 };
 use crate::{ServiceError, limits};
 
@@ -35,6 +36,35 @@ pub(super) const NO_KUBERNETES: &str = "pods cannot be told to leave its node: t
      --cluster-kubeconfig and --cluster-apply, or take need_drain out of the template";
 
 impl Repairs {
+    /// Stops what is done for entries that somebody wants gone, or that are gone, and drains that must not go on. What a step began is
+    /// left to end, but not begun again. Nobody who takes long to answer is asked before this.
+    pub(super) async fn stop_unwanted(&self, look: &Look, work: &Work) -> Result<(), ServiceError> {
+        let running = work.repairs();
+        if running.is_empty() {
+            return Ok(());
+        }
+        let (standing, snapshot) = (&look.standing, self.on.view.read().await?);
+        let hands_off = self.hands_off(&snapshot, standing);
+        let entries: Vec<Entry> = standing.state.entries.iter().map(|entry| look.named(entry)).collect();
+        let (entries, broken) = (by_index(&entries), look.broken());
+        for index in &running {
+            let job = Job::Repair(*index);
+            let Some(entry) = entries.get(index).filter(|entry| !entry.deleted && !entry.is_finished()) else {
+                work.stop(job);
+                continue;
+            };
+            let disabled = (!standing.state.enabled).then(|| "the queue was disabled".to_owned());
+            let barred = disabled.or_else(|| queue::held(entry, &look.judgement, &hands_off));
+            match barred {
+                Some(_) if entry.step_status == StepStatus::Draining => work.stop(job),
+                Some(why) => work.last_try(job, NotAgain::Barred(why)),
+                None if self.is_told_well(look, entry, &snapshot, &broken) => work.last_try(job, NotAgain::Well),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Does the next thing for every entry. Whether repair is at work, and whether nodes were given back.
     pub(super) async fn pass(
         self: &Arc<Self>,
@@ -58,6 +88,7 @@ impl Repairs {
         let blocked = look.reports.as_ref().err().or(seen.problem.as_ref());
         let nodes = standing.nodes.iter().map(|(address, node)| (*address, node.control_plane)).collect();
         let running = work.repairs();
+        let powered = powered(&snapshot);
         let around = queue::Around {
             entries: &entries,
             enabled: state.enabled,
@@ -70,11 +101,12 @@ impl Repairs {
             reboots: if state.reboots_enabled { &state.reboots } else { &[] },
             judgement: &look.judgement,
             hands_off: &hands_off,
+            powered: &powered.keys().copied().collect(),
             running: &running,
             blocked: blocked.map(String::as_str),
             now: standing.now,
         };
-        stop_unwanted(&around, work);
+        self.withdraw_power(lead, &powered, &queue::unwanted_power(&around)).await?;
         let next = queue::next(&around);
         let uncordoned = self.uncordon(&next.uncordon, seen).await;
         self.remove(lead, &next.acts).await?;
@@ -252,16 +284,18 @@ impl Repairs {
         number: usize,
         work: &mut Work,
     ) -> Result<(), ServiceError> {
-        let found = standing.procedures.step(&entry.machine_type, &entry.operation, number);
-        let Ok(step) = found.cloned() else { return Ok(()) };
+        let found = standing.procedures.operation(&entry.machine_type, &entry.operation);
+        let Some(operation) = found.ok().filter(|operation| number < operation.steps.len()).cloned() else {
+            return Ok(());
+        };
         let act = Act::Execute { step: number };
         let Some(begun) = self.begin_step(lead, standing, entry, &act).await? else { return Ok(()) };
         self.told().figures.steps += 1;
         tracing::info!(task = TASK, index = begun.index, address = %begun.address, step = number, "step of a repair begun");
-        let this = Arc::clone(self);
+        let (this, lead) = (Arc::clone(self), lead.clone());
         let what = format!("step {number} is being carried out");
         work.begin_tries(Job::Repair(begun.index), what, |last| async move {
-            Outcome::Executed(this.execute(&begun, &step, &last).await)
+            this.execute(&lead, &begun, &operation, &last).await
         });
         Ok(())
     }
@@ -306,20 +340,4 @@ fn with_details(
         }
     }
     waits
-}
-
-/// Stops what is done for entries that somebody wants gone, or that are gone, and drains that must not go on. What a step began is
-/// left to end, but not begun again.
-fn stop_unwanted(around: &queue::Around<'_>, work: &Work) {
-    let entries = by_index(around.entries);
-    for index in around.running {
-        let job = Job::Repair(*index);
-        match entries.get(index) {
-            None => work.stop(job),
-            Some(entry) if entry.deleted => work.stop(job),
-            Some(entry) if around.enabled && queue::held(entry, around).is_none() => {}
-            Some(entry) if entry.step_status == StepStatus::Draining => work.stop(job),
-            Some(_) => work.last_try(job),
-        }
-    }
 }

@@ -25,7 +25,8 @@ use super::{
     ends::random,
     facts::{Look, Standing},
     pass::NO_KUBERNETES,
-    work::{Job, Outcome},
+    tries,
+    work::{Job, LastTry, NotAgain, Outcome},
 };
 use crate::ServiceError;
 
@@ -182,20 +183,37 @@ impl Repairs {
             return Ok(());
         }
         tracing::info!(task = TASK, index = entry.index, node = %entry.node, "reboot of a node begun");
-        let (this, node) = (Arc::clone(self), entry.node.to_string());
-        work.begin_tries(Job::Reboot(entry.index), "its command is running".to_owned(), |last_try| async move {
-            let (mut last, mut tries) = (String::new(), 0_u64);
-            while tries <= u64::from(rules.retries) && !(tries > 0 && last_try.is_cancelled()) {
-                tries += 1;
-                match this.command(&rules.reboot_command, std::slice::from_ref(&node), rules.timeout).await {
-                    Ok(text) => return Outcome::Executed(Ok(text)),
-                    Err(reason) => last = reason,
-                }
-                tokio::time::sleep(rules.interval).await;
-            }
-            Outcome::Executed(Err(format!("its command failed {tries} times, at last: {last}")))
+        let (this, lead, entry) = (Arc::clone(self), lead.clone(), entry.clone());
+        work.begin_tries(Job::Reboot(entry.index), "its command is running".to_owned(), |last| async move {
+            this.try_reboot(&lead, &entry, &rules, &last).await
         });
         Ok(())
+    }
+
+    /// Has a node rebooted, as often as that may be tried.
+    async fn try_reboot(&self, lead: &Lead, entry: &RebootEntry, rules: &RebootRules, last: &LastTry) -> Outcome {
+        let node = [entry.node.to_string()];
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let reason = match self.command(&rules.reboot_command, &node, rules.timeout).await {
+                Ok(text) => return Outcome::Executed(Ok(text)),
+                Err(reason) => reason,
+            };
+            let is_over = tries > rules.retries;
+            tokio::time::sleep(tries::pause(rules.interval, is_over)).await;
+            if is_over {
+                return Outcome::Executed(Err(format!("its command failed {tries} times, at last: {reason}")));
+            }
+            let why = match self.no_reboot_again(lead, entry, last).await {
+                None => continue,
+                Some(NotAgain::Gone) => return Outcome::Cancelled,
+                Some(NotAgain::Well) => "the node works again".to_owned(),
+                Some(NotAgain::Barred(why)) => why,
+            };
+            let text = format!("its command failed {tries} times; it is not tried again, because {why}: {reason}");
+            return Outcome::Executed(Err(text));
+        }
     }
 
     fn check_boot(self: &Arc<Self>, entry: &RebootEntry, rules: RebootRules, work: &mut Work) {
@@ -286,12 +304,16 @@ fn stop_unwanted(standing: &Standing, held: &BTreeMap<Ipv4Addr, String>, work: &
     let state = &standing.state;
     for entry in &state.reboots {
         let job = Job::Reboot(entry.index);
-        let must_not = !state.reboots_enabled || held.contains_key(&entry.node);
+        let disabled = (!state.reboots_enabled).then(|| "the queue was disabled".to_owned());
+        let must_not = disabled.or_else(|| held.get(&entry.node).cloned());
         match entry.status {
             RebootStatus::Cancelled => work.stop(job),
-            RebootStatus::Draining if must_not => work.stop(job),
-            _ if must_not => work.last_try(job),
-            _ => {}
+            RebootStatus::Draining if must_not.is_some() => work.stop(job),
+            _ => {
+                if let Some(why) = must_not {
+                    work.last_try(job, NotAgain::Barred(why));
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -42,6 +43,28 @@ pub(super) enum Outcome {
     Broken,
 }
 
+/// Why something that failed is not tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotAgain {
+    /// Its entry is gone, has ended, or is not this server's to work on: what becomes of it is not said here.
+    Gone,
+    /// Nothing is left to repair.
+    Well,
+    /// It must not be; why, for people.
+    Barred(String),
+}
+
+/// Tells something that is under way that its present try is its last, and why.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastTry(Arc<OnceLock<NotAgain>>);
+
+impl LastTry {
+    /// Why there is no further try; `None`: nobody said so.
+    pub(super) fn why(&self) -> Option<NotAgain> {
+        self.0.get().cloned()
+    }
+}
+
 /// What a check said last.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
@@ -57,7 +80,7 @@ struct UnderWay {
     /// Ends it.
     stop: CancellationToken,
     /// Lets it end what it is at, and begin nothing more.
-    last: CancellationToken,
+    last: LastTry,
     /// What it does, for people.
     what: String,
 }
@@ -83,11 +106,11 @@ impl Work {
     }
 
     /// Begins something that may be tried several times; `work` gets what tells it not to try again.
-    pub(super) fn begin_tries<F>(&mut self, job: Job, what: String, work: impl FnOnce(CancellationToken) -> F)
+    pub(super) fn begin_tries<F>(&mut self, job: Job, what: String, work: impl FnOnce(LastTry) -> F)
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let (stop, last) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, last) = (CancellationToken::new(), LastTry::default());
         let (stopped, work) = (stop.clone(), work(last.clone()));
         let handle = self.jobs.spawn(async move {
             tokio::select! {
@@ -202,9 +225,10 @@ impl Work {
     }
 
     /// Lets something end what it is at, and begin nothing more.
-    pub(super) fn last_try(&self, job: Job) {
+    pub(super) fn last_try(&self, job: Job, why: NotAgain) {
         if let Some(under_way) = self.under_way.get(&job) {
-            under_way.last.cancel();
+            // The first reason is the one it ends for.
+            under_way.last.0.get_or_init(|| why);
         }
     }
 

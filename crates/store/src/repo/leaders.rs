@@ -1,7 +1,7 @@
 //! Which of several servers does a task: whoever holds its key, as long as the lease behind it lives.
 
-use super::get_one;
-use crate::{Compare, LeaseId, Op, Revision, Store, StoreError, Txn, TxnOutcome, keys::Keys};
+use super::{get_one, revision_of};
+use crate::{Compare, KeyValue, LeaseId, Op, Revision, Store, StoreError, Txn, TxnOutcome, keys::Keys};
 
 /// Proof that a server leads a task. What it writes compares it, so that nobody who lost the lead writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,15 @@ pub struct Lead {
 impl Lead {
     pub(super) fn compare(&self) -> Compare {
         Compare::ModRevision(self.key.clone(), self.revision)
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether the key as it was read says that this server leads.
+    pub(super) fn is_proved_by(&self, found: Option<&KeyValue>) -> bool {
+        revision_of(found) == self.revision
     }
 }
 

@@ -6,6 +6,7 @@ pub mod allocations;
 pub mod audit;
 pub mod chassis;
 pub mod cluster;
+pub mod conditional;
 pub mod config;
 pub mod consistency;
 pub mod crypts;

@@ -3,7 +3,7 @@
 
 pub mod unreadable;
 
-use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr};
+use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr, sync::Arc};
 
 use sabakan_domain::{
     audit::Category,
@@ -24,6 +24,7 @@ use super::{
     audit::{Act, By},
     change, change_many,
     cluster::ClusterState,
+    conditional::Conditional,
     get_one,
     leaders::Lead,
     revision_of, write,
@@ -242,9 +243,69 @@ impl<'a> Under<'a> {
         Ok((kv, found.next().flatten().is_some()))
     }
 
+    /// A store in which everything that is written is written under this.
+    pub fn conditional(&self, store: Arc<dyn Store>, keys: &Keys) -> Conditional {
+        Conditional::new(store, self.compares(keys).collect())
+    }
+
+    /// Reads what is about to be begun once more, as of one moment at which all of this holds, or says what does not. `Ok` is as good as
+    /// a transaction that compares it.
+    async fn look(&self, store: &dyn Store, keys: &Keys, key: String) -> Result<Result<KeyValue, Bar>, StoreError> {
+        let switch = self.switch.map(|switch| switch.key(keys));
+        let mut wanted = vec![key];
+        wanted.extend(self.lead.map(|lead| lead.key().to_owned()));
+        wanted.extend(switch);
+        let mut found = store.get_many(wanted).await?.values.into_iter();
+        let kv = found.next().flatten();
+        if let Some(lead) = self.lead
+            && !lead.is_proved_by(found.next().flatten().as_ref())
+        {
+            return Ok(Err(Bar::Lead));
+        }
+        let is_off = found.next().flatten().is_some();
+        Ok(if is_off { Err(Bar::Switch) } else { kv.ok_or(Bar::Gone) })
+    }
+
     fn compares(&self, keys: &Keys) -> impl Iterator<Item = Compare> {
         let switch = self.switch.map(|switch| Compare::Missing(switch.key(keys)));
         self.lead.map(Lead::compare).into_iter().chain(switch)
+    }
+}
+
+/// Why nothing may be begun for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bar {
+    /// Another server leads, or nobody.
+    Lead,
+    /// It is switched off.
+    Switch,
+    /// There is no such entry any more.
+    Gone,
+}
+
+/// The entry of the repair queue with an index, if something may be begun for it now.
+pub async fn find_under(
+    store: &dyn Store,
+    keys: &Keys,
+    under: Under<'_>,
+    index: u64,
+) -> Result<Result<Entry, Bar>, StoreError> {
+    match under.look(store, keys, keys.repair(index)).await? {
+        Ok(kv) => Ok(Ok(records::decode::<RepairRecord, _>(&kv)?)),
+        Err(bar) => Ok(Err(bar)),
+    }
+}
+
+/// The same of the reboot queue.
+pub async fn find_reboot_under(
+    store: &dyn Store,
+    keys: &Keys,
+    under: Under<'_>,
+    index: u64,
+) -> Result<Result<RebootEntry, Bar>, StoreError> {
+    match under.look(store, keys, keys.reboot(index)).await? {
+        Ok(kv) => Ok(Ok(records::decode::<RebootRecord, _>(&kv)?)),
+        Err(bar) => Ok(Err(bar)),
     }
 }
 

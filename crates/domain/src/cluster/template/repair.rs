@@ -39,8 +39,9 @@ pub(super) const REBOOT: Object = Object::new(
             Field::optional("max_concurrent_reboots", POSITIVE, "How many nodes at the same time.").means("1"),
             Field::optional("command_timeout_seconds", SECONDS, "How long a command may take; 0: as long as it likes.")
                 .means("0"),
-            Field::optional("command_retries", COUNT, "How often a failed command is run again.").means("0"),
-            Field::optional("command_interval", SECONDS, "Seconds between attempts.").means("0"),
+            Field::optional("command_retries", COUNT, "How often a failed command is run again; more than 100 counts as 100.")
+                .means("0"),
+            Field::optional("command_interval", SECONDS, "Seconds between attempts; at least one is waited.").means("0"),
         ],
         DRAIN,
     ],
@@ -127,9 +128,19 @@ const STEP: Object = Object::new(
         Field::optional("repair_command", COMMAND, "Repairs the machine."),
         Field::or_empty("action", Shape::Word(&ACTIONS), "What is done instead of a command."),
         Field::optional("command_timeout_seconds", SECONDS, "How long an attempt may take; 0: as long as it likes.")
-            .means("30"),
-        Field::optional("command_retries", COUNT, "How often a failed attempt is repeated.").means("0"),
-        Field::optional("command_interval", SECONDS, "Seconds after each failed attempt.").means("0"),
+            .means("30; 3600 for `rebuild`"),
+        Field::optional(
+            "command_retries",
+            COUNT,
+            "How often a failed attempt is repeated; more than 100 counts as 100.",
+        )
+        .means("0"),
+        Field::optional(
+            "command_interval",
+            SECONDS,
+            "Seconds after each failed attempt; at least one is waited before the next.",
+        )
+        .means("0"),
         Field::optional("need_drain", Shape::Bool, "The node is emptied first.").means("false"),
         Field::optional("watch_seconds", SECONDS, "How long the machine is given to become healthy.").means("0"),
     ]],

@@ -466,6 +466,22 @@ fn power_changes() {
 }
 
 #[test]
+fn a_power_change_is_taken_back_until_a_worker_has_begun_with_it() {
+    let (limit, at) = (jiff::SignedDuration::from_mins(1), Timestamp::UNIX_EPOCH);
+    let asked =
+        accept_power(&Desk::at(State::Active).node, PowerTarget::Reboot, "somebody", at, limit).expect("allowed").node;
+    let withdraw = |node: &Node, by: &str| withdraw_power(node, |action| action.asked_by == by, "who", at);
+    let withdrawn = withdraw(&asked, "somebody").expect("not begun");
+    assert_eq!((&withdrawn.node.power.action, withdrawn.rows.len()), (&None, 1));
+    assert!(withdrawn.rows[0].text.contains("rebooting withdrawn"), "{:?}", withdrawn.rows);
+    assert_eq!(withdraw(&asked, "somebody else"), None);
+    assert_eq!(withdraw(&withdrawn.node, "somebody"), None, "there is none");
+    let mut begun = asked;
+    begun.power.action.as_mut().expect("asked for").started = true;
+    assert_eq!(withdraw(&begun, "somebody"), None, "it may have happened");
+}
+
+#[test]
 fn a_machine_nobody_asked_about_rests_in_enroll() {
     let serial = crate::words::Serial::new("1234abcd").expect("valid");
     let node = Node::implied(NodeId(7), serial, Timestamp::UNIX_EPOCH);

@@ -58,6 +58,7 @@ struct World {
     cordoned: BTreeSet<Ipv4Addr>,
     reboots: Vec<RebootEntry>,
     judgement: Judgement,
+    powered: BTreeSet<Ipv4Addr>,
     running: BTreeSet<u64>,
     blocked: Option<&'static str>,
     configured: bool,
@@ -78,6 +79,7 @@ impl World {
             cordoned: BTreeSet::new(),
             reboots: Vec::new(),
             judgement: Judgement::default(),
+            powered: BTreeSet::new(),
             running: BTreeSet::new(),
             blocked: None,
             configured: true,
@@ -85,6 +87,10 @@ impl World {
     }
 
     fn next(&self) -> Next {
+        self.see(next)
+    }
+
+    fn see<T>(&self, of: impl Fn(&Around<'_>) -> T) -> T {
         let step = json!({ "repair_command": ["fix"], "need_drain": self.need_drain, "watch_seconds": self.watch });
         let operation = json!({ "operation": "op1", "health_check_command": ["check"], "repair_steps": [step, step] });
         let document = json!({ "repair": {
@@ -94,7 +100,7 @@ impl World {
         let empty = serde_json::Map::new();
         let rest = if self.configured { document.as_object().expect("an object") } else { &empty };
         let nodes = (0..7).map(|number| (n(number), number < 3)).collect();
-        next(&Around {
+        of(&Around {
             entries: &self.entries,
             enabled: self.enabled,
             procedures: &Procedures::of(rest),
@@ -106,6 +112,7 @@ impl World {
             cordoned: &self.cordoned,
             reboots: &self.reboots,
             judgement: &self.judgement,
+            powered: &self.powered,
             running: &self.running,
             blocked: self.blocked,
             now: now(),
@@ -301,6 +308,24 @@ fn ends() {
     let world = World { cordoned: [n(4)].into(), ..World::new([deleted]) };
     check(&world, &["1 remove"], false);
     assert_eq!(world.next().uncordon, [n(4)]);
+}
+
+#[test]
+fn nobody_gets_a_machine_back_whose_power_is_about_to_change() {
+    let watching = || processing(1, 4, StepStatus::Watching, 1);
+    let deleted = || Entry { deleted: true, ..watching() };
+    let world = |entry| World { cordoned: [n(4)].into(), powered: [n(4)].into(), watch: 60, ..World::new([entry]) };
+    let check = |world: &World, unwanted: bool, active: bool| {
+        check(world, &[], active);
+        assert!(world.next().uncordon.is_empty());
+        assert_eq!(world.see(unwanted_power).contains(&n(4)), unwanted);
+    };
+    check(&world(watching()), false, true);
+    check(&world(deleted()), true, false);
+    check(&World { running: [1].into(), ..world(deleted()) }, false, true);
+    check(&World { healthy: [n(4)].into(), ..world(watching()) }, true, false);
+    check(&world(Entry { status: Status::Failed, ..watching() }), true, false);
+    check(&World { entries: vec![], ..world(watching()) }, true, false);
 }
 
 #[test]

@@ -121,6 +121,7 @@ fn is_begun(failure: &Failure, judgement: &Judgement) -> bool {
         nodes: &BTreeMap::new(),
         healthy: &nobody,
         unchecked: &BTreeSet::new(),
+        powered: &BTreeSet::new(),
         drained: &nobody,
         cordoned: &nobody,
         reboots: &[],

@@ -145,6 +145,7 @@ impl Machinery {
             nodes,
             healthy,
             unchecked: &BTreeSet::new(),
+            powered: &BTreeSet::new(),
             hands_off: &BTreeMap::new(),
             drained,
             cordoned: &self.cordoned,

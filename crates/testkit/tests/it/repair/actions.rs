@@ -1,18 +1,28 @@
 //! What a step does by itself, through provisioning: at the simulated machine is seen that it was done, or why it was not.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use sabakan_domain::provision::{
-    node::Node,
-    power::{PowerState, PowerTarget},
-    states::State,
+use sabakan_domain::{
+    provision::{
+        node::{Node, PowerAction, Row},
+        power::{PowerState, PowerTarget},
+        states::State,
+    },
+    words::Serial,
 };
 use sabakan_drivers::simulated::{Call, Command, Fault, Point, Running};
-use sabakan_testkit::{Backend, kubernetes::Pod, rack::WORK_MAX, wait_for};
+use sabakan_testkit::{
+    Backend, TestServer,
+    etcd::Etcd,
+    kubernetes::{Entry, KubernetesDouble, Pod},
+    rack::WORK_MAX,
+    simulated::{Fleet, FleetConfig},
+    wait_for,
+};
 use serde_json::json;
 
 use super::{
-    LONG, Site, procedure,
+    LONG, Site, procedure, repairing,
     stories::{cordon, deploy},
 };
 
@@ -22,6 +32,8 @@ on_both_stores!(
     a_broken_machine_is_emptied_and_rebuilt,
     a_machine_that_cannot_be_rebuilt_says_why,
     a_rebuild_that_goes_wrong_is_no_repair,
+    what_nobody_has_begun_is_taken_back,
+    what_was_begun_ends_before_the_node_is_given_back,
 );
 
 fn each_action_is_tried_until_one_helps(backend: Backend) {
@@ -111,9 +123,9 @@ fn a_broken_machine_is_emptied_and_rebuilt(backend: Backend) {
     site.looked();
     assert_eq!((written(&site, "m1"), node(&site, "m1").state), (1, State::Active));
     site.double.end_pod("dev/web");
-    let is_asked = |note: &str| note.contains("rebuild");
-    site.wait_for_entry("m1", "rebuilt", |entry| entry.step_status == "watching" && is_asked(&entry.note));
-    wait_for("its workload to be put on it", WORK_MAX, || (written(&site, "m1") == 2).then_some(()));
+    let is_done = |note: &str| note.contains("rebuild: done");
+    site.wait_for_entry("m1", "rebuilt", |entry| entry.step_status == "watching" && is_done(&entry.note));
+    assert_eq!(written(&site, "m1"), 2, "the step ends when that is done");
     let rebuilt = wait_for_node(&site, "m1", State::Active);
     assert_eq!((rebuilt.last_error.as_deref(), rebuilt.maintenance.is_some()), (None, false));
     assert_eq!((site.fleet.power("m1"), site.fleet.running("m1")), (PowerState::On, Running::Instance));
@@ -156,18 +168,79 @@ fn a_machine_that_cannot_be_rebuilt_says_why(backend: Backend) {
 
 fn a_rebuild_that_goes_wrong_is_no_repair(backend: Backend) {
     let site = Site::start(backend);
-    let steps = json!([{ "action": "rebuild", "watch_seconds": 600 }]);
+    let steps = json!([
+        { "action": "rebuild", "command_retries": 1, "watch_seconds": 600 },
+        { "repair_command": site.command("never", "true") },
+    ]);
     let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
     deploy(&site, "m1");
     site.fleet.set_fault("m1", Fault::Fail(Point::Step(WRITE_IMAGE.to_owned())));
     site.break_alone("m1", "unhealthy");
-    let failed = wait_for_node(&site, "m1", State::DeployFailed);
-    assert!(failed.last_error.as_deref().unwrap_or_default().contains(WRITE_IMAGE), "{:?}", failed.last_error);
-    site.looked();
-    site.wait_for_status("m1", "processing", "watching");
-    site.pass(601);
     let ended = site.wait_for_end("m1", "failed");
-    assert!(ended.note.contains("all 1 steps were tried and the machine is not healthy"), "{}", ended.note);
+    let failed = node(&site, "m1");
+    let reason = failed.last_error.as_deref().unwrap_or_default();
+    assert!(reason.contains(WRITE_IMAGE), "{reason}");
+    for part in ["step 0 failed 2 times", "rebuild: its node is in state deploy failed", WRITE_IMAGE] {
+        assert!(ended.note.contains(part), "{part}: {}", ended.note);
+    }
     site.looked();
     assert_eq!((node(&site, "m1").state, site.entries().len()), (State::DeployFailed, 1), "it is left to a person");
+    assert_eq!(site.ran(), [""; 0], "what comes after it was meant for a machine it was done to");
+}
+
+/// What happened to a machine, the oldest first.
+fn history(site: &Site, serial: &str) -> Vec<Row> {
+    let name = Serial::new(serial).expect("a serial");
+    let rows = site.server.block_on(site.server.nodes().history(&name)).expect("rows");
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Asks for a power change of an emptied machine, and then nobody wants it repaired any more.
+fn delete_in_the_middle(site: &Site, serial: &str, is_begun: impl Fn(&PowerAction) -> bool) {
+    site.break_alone(serial, "unhealthy");
+    wait_for("the power change", LONG, || {
+        node(site, serial).power.action.as_ref().is_some_and(&is_begun).then_some(())
+    });
+    assert_eq!(cordon(site, serial), (true, true));
+    // Otherwise it is enqueued again at once.
+    site.constrain("maximum-repair-queue-entries", 0);
+    site.delete(&site.entries()[0]);
+}
+
+/// Whether nobody is about to change the power of a machine whose node was given back.
+fn is_at_rest(site: &Site, serial: &str) -> bool {
+    let is_open = cordon(site, serial) == (false, false);
+    assert!(!is_open || node(site, serial).power.action.is_none(), "its node was given back before");
+    is_open && site.entries().is_empty()
+}
+
+fn what_nobody_has_begun_is_taken_back(backend: Backend) {
+    let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
+    let double = Arc::new(KubernetesDouble::start(Entry::Token));
+    let fleet = Fleet::new(FleetConfig::instant());
+    let server = TestServer::start_on(etcd, |config| {
+        repairing(config, &fleet, &double);
+        config.provisioning.conductor = None;
+    });
+    let site = Site { fleet, ..Site::around(server, double, Arc::new(tempfile::tempdir().expect("a directory"))) };
+    let steps = json!([{ "action": "power-cycle", "need_drain": true, "command_timeout_seconds": 600 }]);
+    let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
+    delete_in_the_middle(&site, "m1", |action| !action.started);
+    wait_for("the node to be given back", LONG, || is_at_rest(&site, "m1").then_some(()));
+    let rows = history(&site, "m1");
+    let last = rows.last().expect("a row");
+    assert!(last.text.contains("power: rebooting withdrawn") && last.by.contains("repair"), "{last:?}");
+}
+
+fn what_was_begun_ends_before_the_node_is_given_back(backend: Backend) {
+    let site = Site::start(backend);
+    let steps = json!([{ "action": "power-cycle", "need_drain": true, "command_timeout_seconds": 600 }]);
+    let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
+    deploy(&site, "m1");
+    site.fleet.set_fault("m1", Fault::Slow(Duration::from_millis(800)));
+    delete_in_the_middle(&site, "m1", |action| action.started);
+    wait_for("the node to be given back", LONG, || is_at_rest(&site, "m1").then_some(()));
+    let rows = history(&site, "m1");
+    let last = rows.last().expect("a row");
+    assert!(last.text.starts_with("power: rebooting") && last.by == "conductor-1", "it was not broken off: {last:?}");
 }

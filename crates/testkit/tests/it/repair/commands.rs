@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use sabakan_testkit::{Backend, wait_for};
-use serde_json::json;
+use sabakan_testkit::{Backend, client::RepairSwitch, wait_for};
+use serde_json::{Value, json};
 
 use super::{LONG, Site, procedure};
 
@@ -14,6 +14,8 @@ on_both_stores!(
     deleting_an_entry_kills_its_command,
     a_restart_does_not_repeat_a_step,
     what_the_check_says_ends_a_repair,
+    nothing_is_tried_again_after_the_answer,
+    a_machine_that_needs_no_repair_is_not_tried_again,
 );
 
 /// Whether a process of this number runs. One that has ended and was not collected yet has no command line any more.
@@ -156,4 +158,64 @@ fn what_the_check_says_ends_a_repair(backend: Backend) {
     let ended = site.wait_for_end("m2", "succeeded");
     assert!(ended.note.contains("healthy"), "{}", ended.note);
     assert_eq!(site.ran(), [format!("reset {}", site.address("m1"))], "nothing was done to the second");
+}
+
+/// A command that fails when it is told to, each time it is run; it may be run often, and at once.
+fn failing(site: &Site) -> Value {
+    let more = format!("until test -e {}-$1; do sleep 0.05; done; exit 1", site.file("fail").display());
+    json!({ "repair_command": site.command("reset", &more), "command_retries": 50, "watch_seconds": 600 })
+}
+
+fn fail(site: &Site, serial: &str) {
+    fs::write(site.file(&format!("fail-{}", site.address(serial))), "").expect("a file");
+}
+
+/// Who was told that the queue is disabled sees nothing begin after that, also while the repairer waits for somebody else.
+fn nothing_is_tried_again_after_the_answer(backend: Backend) {
+    let site = Site::start(backend);
+    let steps = json!([failing(&site)]);
+    let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
+    site.break_alone("m1", "unhealthy");
+    wait_for("the command", LONG, || (site.ran().len() == 1).then_some(()));
+    site.double.state().faults.silent = true;
+    site.server.client().set_repair_enabled(RepairSwitch::RepairQueue, false).expect("switched");
+    fail(&site, "m1");
+    let ended = site.wait_for_end("m1", "failed");
+    let expected = "step 0 failed 1 times; it is not tried again, because the queue was disabled";
+    assert!(ended.note.contains(expected), "{}", ended.note);
+    assert_eq!(site.ran(), [format!("reset {}", site.address("m1"))]);
+}
+
+fn a_machine_that_needs_no_repair_is_not_tried_again(backend: Backend) {
+    let site = Site::start(backend);
+    let steps = json!([failing(&site)]);
+    let site = site.with_machines(&procedure("unhealthy", &steps, &json!({})));
+    let begin = |serial: &str, ran: usize| {
+        site.break_alone(serial, "unhealthy");
+        wait_for("the command", LONG, || (site.ran().len() == ran).then_some(()));
+    };
+    // The monitor says that it works while the command runs, which then fails.
+    begin("m1", 1);
+    site.report("m1", "healthy");
+    fail(&site, "m1");
+    site.wait_for_end("m1", "succeeded");
+    assert_eq!(site.ran().len(), 1);
+
+    // The same where a command is asked.
+    let check = format!("test -e {}-$1 && echo true; exit 0", site.file("healthy").display());
+    let more = json!({ "health_check_command": ["/bin/sh", "-c", check, "check"] });
+    site.configure(&["m0", "m1", "m2", "m3"], &procedure("unhealthy", &steps, &more), &json!({}));
+    begin("m2", 2);
+    fs::write(site.file(&format!("healthy-{}", site.address("m2"))), "").expect("a file");
+    fail(&site, "m2");
+    site.wait_for_end("m2", "succeeded");
+    assert_eq!(site.ran().len(), 2);
+
+    // Somebody takes it out of service; its check would never say that it works.
+    begin("m3", 3);
+    site.report("m3", "retiring");
+    fail(&site, "m3");
+    let ended = site.wait_for_end("m3", "failed");
+    assert!(ended.note.contains("it is not tried again, because the machine is retiring"), "{}", ended.note);
+    assert_eq!(site.ran().len(), 3);
 }

@@ -20,7 +20,7 @@ use sabakan_testkit::{
     wait_for,
 };
 use sabakan_wire::rest::repair::RepairEntryJson;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{LONG, Site, entries, lines, procedure};
@@ -29,6 +29,7 @@ on_both_stores!(
     die_at_every_commit,
     a_repairer_that_lost_the_lead_cannot_write,
     what_is_on_its_way_when_a_switch_is_turned_off_is_not_written,
+    what_a_step_does_by_itself_cannot_arrive_late,
 );
 
 /// How many repairs there may be.
@@ -65,6 +66,16 @@ fn die_at_every_commit(backend: Backend) {
 
 /// A server that does not repair, with broken machines. Each step writes a line.
 fn broken(etcd: Option<Arc<Etcd>>, number: usize, machines: usize) -> Broken {
+    broken_with(etcd, number, machines, |site| {
+        json!([
+            { "repair_command": site.command("reset", "true") },
+            { "repair_command": site.command("discharge", "true") },
+        ])
+    })
+}
+
+/// The same with other steps.
+fn broken_with(etcd: Option<Arc<Etcd>>, number: usize, machines: usize, steps: impl FnOnce(&Site) -> Value) -> Broken {
     let files = Arc::new(tempfile::tempdir().expect("a directory"));
     let server = TestServer::start_on(etcd, |config| {
         config.etcd_prefix = format!("/sabakan{number}/");
@@ -76,11 +87,7 @@ fn broken(etcd: Option<Arc<Etcd>>, number: usize, machines: usize) -> Broken {
     let serials: Vec<String> = (0..machines).map(|n| format!("m{n}")).collect();
     site.register(0, &serials);
     site.constrain("maximum-repair-queue-entries", u32::try_from(ALLOWED).expect("few"));
-    let steps = json!([
-        { "repair_command": site.command("reset", "true") },
-        { "repair_command": site.command("discharge", "true") },
-    ]);
-    let mut repair = procedure("unhealthy", &steps, &json!({}));
+    let mut repair = procedure("unhealthy", &steps(&site), &json!({}));
     repair["max_concurrent_repairs"] = json!(2);
     site.configure(&serials, &repair, &json!({}));
     // All of them broke together; nobody holds them, and nobody waits.
@@ -220,5 +227,26 @@ fn what_is_on_its_way_when_a_switch_is_turned_off_is_not_written(backend: Backen
         assert_eq!(outcome, TxnOutcome::Conflicted, "commit {nth}");
         assert_eq!(entries(&site.server), before);
         repairer.kill();
+    }
+}
+
+/// A step was written down as begun, and its server slept before it acted. When it wakes up another one leads.
+fn what_a_step_does_by_itself_cannot_arrive_late(backend: Backend) {
+    let etcd = (backend == Backend::Etcd).then(|| Arc::new(Etcd::start()));
+    for (number, action) in [(1, "power-cycle"), (2, "retire")] {
+        let site = broken_with(etcd.clone(), number, FEW, |_| json!([{ "action": action, "watch_seconds": 600 }]));
+        let first = lone::repairer(&site.server, "first", |store| store.arm("m0", 1, Death::Before));
+        wait_for("the first to come to its commit", LONG, || first.store.is_frozen("m0").then_some(()));
+        let is_begun = |entry: &RepairEntryJson| entry.step_status == "watching";
+        assert!(entries(&site.server).iter().any(is_begun), "it is written down");
+        first.kill();
+        let second = lone::repairer(&site.server, "second", |store| store.arm(REPAIR, 0, Death::Before));
+        wait_for("the second to lead", LONG, || {
+            let status = site.server.client().repair_status(1).expect("a status").value;
+            (status.leader.as_deref() == Some("second")).then_some(())
+        });
+        let commit = |txn| site.server.block_on(site.server.store().commit(txn)).expect("the store answers");
+        assert_eq!(commit(first.store.late()[0].clone()), TxnOutcome::Conflicted, "{action}");
+        second.kill();
     }
 }
