@@ -137,7 +137,7 @@ fn documents_come_back_in_either_format(backend: Backend) {
         assert_eq!(fine(&get(&server, "/api/v1/cluster/template")), as_json);
     }
     // What cannot be undone and rests on the monitor alone is taken, and told.
-    let mut doubtful = as_json.clone();
+    let mut doubtful = as_json;
     let step = json!({ "action": "rebuild" });
     let operation = json!({ "operation": "unhealthy", "health_check": "registry", "repair_steps": [step] });
     let procedure = json!({ "machine_types": ["a"], "repair_operations": [operation] });
