@@ -93,7 +93,7 @@ enum SettingsCommand {
     /// Change one setting
     #[command(after_help = "Examples:
   sabactl auto-repair settings set observe-seconds 600
-  sabactl auto-repair settings set guard false            nothing is held; the plain limits decide alone
+  sabactl auto-repair settings set guard false            nothing is held any more
 
 What leaves machines without protection is warned about, and shown by sabactl auto-repair status.")]
     Set {
