@@ -232,8 +232,8 @@ mod tests {
         check("[]", |client| client.incidents(true).map(|sent| sent.text), "GET /api/v1/incidents?open=true", "");
         check("[]", |client| client.incidents(false).map(|sent| sent.text), "GET /api/v1/incidents", "");
         let set = |client: &Client| client.set_repair_setting("windows-minutes", "10,60").map(|sent| sent.text);
-        check("[]", set, "PUT /api/v1/auto-repair/settings/windows-minutes", r#""10,60""#);
-        let incident = r#"{"number":4,"group":{"kind":"rack","value":"1"},"phase":"open","opened":"x","because":"","member_count":2}"#;
+        check(r#"{"warnings":[]}"#, set, "PUT /api/v1/auto-repair/settings/windows-minutes", r#""10,60""#);
+        let incident = r#"{"number":4,"group":{"kind":"rack","value":"1"},"phase":"open","holds":true,"opened":"x","because":"","member_count":2}"#;
         let seen = |client: &Client| client.acknowledge_incident(4, "seen").map(|sent| sent.text);
         check(incident, seen, "POST /api/v1/incidents/4/acknowledge", r#"{"reason":"seen"}"#);
     }
