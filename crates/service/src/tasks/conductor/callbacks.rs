@@ -1,6 +1,6 @@
 //! Calls of simulated ramdisks. Real ones arrive through the provisioning API and end in the same place.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sabakan_domain::{provision::engine, words::Serial};
 use sabakan_drivers::simulated::Heartbeat;
@@ -24,7 +24,12 @@ pub(super) async fn run(conductor: Arc<Conductor>, mut callbacks: mpsc::Receiver
         tokio::spawn(async move {
             let on = &conductor.on;
             let now = on.clock.now();
+            let taken = OnceLock::new();
             let called = |facts: &nodes::Facts| {
+                // Somebody had the node since this call came, and may have started the machine anew: nobody answers there any more.
+                if *taken.get_or_init(|| facts.node.epoch) != facts.node.epoch {
+                    return None;
+                }
                 // Where an agent was chosen, its calls come through the provisioning API and nothing else is listened to.
                 let agent = conductor.hardware.has_agent(&facts.node, facts.machine.as_ref());
                 engine::heartbeat(&facts.node, &url, now).filter(|_| !agent)
