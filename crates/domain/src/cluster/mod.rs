@@ -12,6 +12,7 @@ pub mod config;
 pub mod constraints;
 pub mod history;
 pub mod input;
+pub mod live_node;
 pub mod names;
 pub mod plan;
 mod pool;

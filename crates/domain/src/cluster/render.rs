@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::{
     config::{Effect, Node, STATE_TAINT, Taint},
     input::ListedMachine,
+    live_node::SERIAL_ANNOTATION,
     template::NodeTemplate,
 };
 use crate::lifecycle::HealthState;
@@ -13,7 +14,7 @@ use crate::lifecycle::HealthState;
 pub fn node(machine: &ListedMachine, address: IpAddr, template: &NodeTemplate, control_plane: bool) -> Node {
     let mut annotations = template.annotations.clone();
     annotations.extend([
-        ("cke.cybozu.com/serial".to_owned(), machine.serial.to_string()),
+        (SERIAL_ANNOTATION.to_owned(), machine.serial.to_string()),
         ("cke.cybozu.com/register-date".to_owned(), machine.register_date.whole_seconds()),
         ("cke.cybozu.com/retire-date".to_owned(), machine.retire_date.whole_seconds()),
     ]);

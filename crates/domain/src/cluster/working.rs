@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    config::{Configuration, KUBERNETES_TAINTS, MASTER_TAINT, STATE_TAINT},
+    config::{Configuration, MASTER_TAINT, STATE_TAINT},
     input::{Input, ListedMachine},
+    live_node::{CONTROL_PLANE_ROLES, KeyOwner},
     pool::{Entry, Pool, Ranked, Wanted},
     render,
     report::{
@@ -203,9 +204,10 @@ impl<'a> Working<'a> {
     /// Taints of a machine's node that a control plane must not have.
     pub fn intolerable(&self, machine: usize) -> Vec<&'a str> {
         let tolerated = |key: &str| {
-            key.starts_with(KUBERNETES_TAINTS)
-                || key == STATE_TAINT
-                || key == MASTER_TAINT
+            KeyOwner::of(key) == KeyOwner::Kubernetes
+                || [STATE_TAINT, MASTER_TAINT].contains(&key)
+                // What keeps pods away from control planes must not keep control planes away.
+                || CONTROL_PLANE_ROLES.contains(&key)
                 || self.input.template.tolerations.contains(key)
         };
         let keys = self.input.taints.get(&IpAddr::V4(self.machines[machine].address));
