@@ -8,6 +8,7 @@
 //! `service::cluster`.
 
 pub mod attributes;
+pub mod cke;
 pub mod config;
 pub mod constraints;
 pub mod history;

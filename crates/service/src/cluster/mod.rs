@@ -8,7 +8,7 @@ mod round;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -93,6 +93,8 @@ pub struct Cluster {
     options: ClusterOptions,
     last: Mutex<Option<Round>>,
     figures: Mutex<Figures>,
+    /// Since this server leads, and since the planner was enabled, the copies for a CKE were seen to be right.
+    mirror_is_right: AtomicBool,
 }
 
 /// What a round would do now.
@@ -149,7 +151,13 @@ impl Refusal for Problems {
 impl Cluster {
     /// The cluster of a foundation.
     pub fn new(on: Arc<Foundation>, options: ClusterOptions) -> Cluster {
-        Cluster { on, options, last: Mutex::default(), figures: Mutex::default() }
+        Cluster {
+            on,
+            options,
+            last: Mutex::default(),
+            figures: Mutex::default(),
+            mirror_is_right: AtomicBool::new(false),
+        }
     }
 
     /// How it plans.
