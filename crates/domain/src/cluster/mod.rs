@@ -12,6 +12,7 @@ pub mod cke;
 pub mod config;
 pub mod constraints;
 pub mod history;
+pub mod hostname;
 pub mod input;
 pub mod names;
 pub mod plan;

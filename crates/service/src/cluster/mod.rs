@@ -176,7 +176,9 @@ impl Cluster {
         let on = &self.on;
         cluster::put_template(&*on.store, &on.keys, &on.by(actor), &template).await?;
         tracing::info!(user = actor.name, "cluster template set");
-        Ok(Procedures::of(&template.rest).warnings())
+        let mut warnings = template.warnings();
+        warnings.extend(Procedures::of(&template.rest).warnings());
+        Ok(warnings)
     }
 
     /// Which machines may be used, as somebody wrote it, and what is meant.

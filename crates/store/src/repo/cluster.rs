@@ -126,7 +126,7 @@ pub async fn configuration_revision(store: &dyn Store, keys: &Keys) -> Result<Re
 }
 
 fn template_of(kv: &KeyValue) -> Result<(Template, Revision), StoreError> {
-    let template = Template::parse(parse(kv)?).map_err(|problems| {
+    let template = Template::stored(parse(kv)?).map_err(|problems| {
         let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         corrupt(kv, reason)
     })?;
