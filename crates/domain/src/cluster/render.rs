@@ -1,4 +1,4 @@
-//! From a machine to a node: its annotations, labels and taints. Later entries overwrite earlier ones.
+//! From a machine to a node: its name, annotations, labels and taints. Later entries overwrite earlier ones.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,8 @@ pub fn node(machine: &ListedMachine, address: IpAddr, template: &NodeTemplate, c
     }
     let mut taints = template.taints.clone();
     taints.extend(state_taint(machine.state));
-    Node { address, hostname: String::new(), user: template.user.clone(), control_plane, annotations, labels, taints }
+    let hostname = template.hostname.as_ref().map(|pattern| pattern.render(machine, address)).unwrap_or_default();
+    Node { address, hostname, user: template.user.clone(), control_plane, annotations, labels, taints }
 }
 
 /// The taint that tells pods of a machine that is leaving.

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     config::{Configuration, MASTER_TAINT, STATE_TAINT},
+    hostname,
     input::{Input, ListedMachine},
     live_node::{CONTROL_PLANE_ROLES, KeyOwner},
     pool::{Entry, Pool, Ranked, Wanted},
@@ -513,7 +514,10 @@ impl<'a> Working<'a> {
             nodes.push(render::node(machine, address, template, false));
         }
         let configuration = Configuration { nodes, rest: template.rest.clone() };
-        let problems = configuration.check();
+        let mut problems = configuration.check();
+        let seated = self.seated_control_planes().into_iter().chain(self.seated_workers());
+        let seated = seated.map(|machine| self.machines[machine].machine);
+        problems.extend(hostname::check(&seated.zip(&configuration.nodes).collect::<Vec<_>>()));
         if problems.is_empty() { Ok(configuration) } else { Err(Blocked::Invalid { problems }) }
     }
 

@@ -9,7 +9,7 @@ mod round;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -88,6 +88,8 @@ pub struct Cluster {
     options: ClusterOptions,
     last: Mutex<Option<Round>>,
     figures: Mutex<Figures>,
+    /// Since this server leads, and since the planner was enabled, the copies for a CKE were seen to be right.
+    mirror_is_right: AtomicBool,
 }
 
 /// What a round would do now.
@@ -144,7 +146,13 @@ impl Refusal for Problems {
 impl Cluster {
     /// The cluster of a foundation.
     pub fn new(on: Arc<Foundation>, options: ClusterOptions) -> Cluster {
-        Cluster { on, options, last: Mutex::default(), figures: Mutex::default() }
+        Cluster {
+            on,
+            options,
+            last: Mutex::default(),
+            figures: Mutex::default(),
+            mirror_is_right: AtomicBool::new(false),
+        }
     }
 
     /// How it plans.
@@ -163,7 +171,9 @@ impl Cluster {
         let on = &self.on;
         cluster::put_template(&*on.store, &on.keys, &on.by(actor), &template).await?;
         tracing::info!(user = actor.name, "cluster template set");
-        Ok(Procedures::of(&template.rest).warnings())
+        let mut warnings = template.warnings();
+        warnings.extend(Procedures::of(&template.rest).warnings());
+        Ok(warnings)
     }
 
     /// Which machines may be used, as somebody wrote it, and what is meant.
