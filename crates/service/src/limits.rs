@@ -172,6 +172,9 @@ pub const WATCH_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How often Nodes are listed where they may not be watched.
 pub const NODES_EVERY: Duration = Duration::from_secs(10);
 
+/// How long Kubernetes may take to list leases, while everything else of repair waits.
+pub const LEASES_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// How old leases of kubelets may be. They are renewed every ten seconds.
 pub const LEASES_EVERY: Duration = Duration::from_secs(10);
 

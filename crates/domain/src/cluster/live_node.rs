@@ -139,8 +139,21 @@ impl LiveNode {
 
     /// Whether anything differs that somebody could act on. Kubelets write to their Nodes all the time.
     pub fn differs_from(&self, other: &LiveNode) -> bool {
-        LiveNode { resource_version: String::new(), ..self.clone() }
-            != LiveNode { resource_version: String::new(), ..other.clone() }
+        let LiveNode {
+            name,
+            uid,
+            resource_version: _,
+            addresses,
+            labels,
+            annotations,
+            taints,
+            cordoned,
+            ready,
+            applied,
+        } = self;
+        let identity = (name, uid, addresses) != (&other.name, &other.uid, &other.addresses);
+        let state = (taints, cordoned, ready) != (&other.taints, &other.cordoned, &other.ready);
+        identity || state || (labels, annotations, applied) != (&other.labels, &other.annotations, &other.applied)
     }
 }
 

@@ -22,7 +22,7 @@ pub struct LiveNodes {
     kubernetes: Arc<dyn Kubernetes>,
     kept: Mutex<KeptNodes>,
     changes: watch::Sender<u64>,
-    leases: tokio::sync::Mutex<Option<(Instant, Leases)>>,
+    leases: tokio::sync::Mutex<Option<(Instant, Option<Leases>)>>,
 }
 
 /// When kubelets renewed their leases, by the name of their Nodes.
@@ -101,21 +101,19 @@ impl LiveNodes {
         if let Some((at, leases)) = kept.as_ref()
             && at.elapsed() < limits::LEASES_EVERY
         {
-            return Some(Arc::clone(leases));
+            return leases.clone();
         }
-        let read = tokio::time::timeout(limits::REGISTRY_TIME_MAX, self.kubernetes.leases()).await;
-        match read {
-            Ok(Ok(leases)) => {
-                let leases = Arc::new(leases);
-                *kept = Some((Instant::now(), Arc::clone(&leases)));
-                Some(leases)
-            }
+        let read = match tokio::time::timeout(limits::LEASES_TIME_MAX, self.kubernetes.leases()).await {
+            Ok(Ok(leases)) => Some(Arc::new(leases)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "leases of kubelets not read");
                 None
             }
             Err(_) => None,
-        }
+        };
+        // Also that they are not known: whoever asks next must not wait for the same silence.
+        *kept = Some((Instant::now(), read.clone()));
+        read
     }
 
     /// Follows Nodes until told to stop.

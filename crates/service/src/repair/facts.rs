@@ -130,7 +130,7 @@ impl Repairs {
         away(move || Look::of(standing, reports)).await
     }
 
-    /// Adds what kubelets say about broken machines. Nobody waits for Kubernetes here, and nothing depends on it alone.
+    /// Adds what kubelets say about broken machines. Nothing depends on it alone, so nobody waits long for it.
     async fn hear_kubelets(&self, reports: &mut Reports, standing: &Standing) {
         let in_cluster =
             |failure: &Failure| failure.address.is_some_and(|address| standing.nodes.contains_key(&address));

@@ -162,3 +162,23 @@ fn taints_are_known_by_address() {
     let address = "10.0.0.7".parse::<IpAddr>().expect("an address");
     assert_eq!(live_taints(Some(&configuration), &[by_serial]).get(&address), Some(&keys("e")));
 }
+
+#[test]
+fn a_heartbeat_is_no_difference() {
+    let node = named("n1", "10.0.0.1");
+    let heartbeat = LiveNode { resource_version: "9".to_owned(), ..node.clone() };
+    assert!(!node.differs_from(&heartbeat));
+    let ready = |status: &str| Some(ReadyCondition { status: status.to_owned(), since: None });
+    for other in [
+        LiveNode { uid: "u".to_owned(), ..node.clone() },
+        LiveNode { addresses: Vec::new(), ..node.clone() },
+        LiveNode { labels: serial("a"), ..node.clone() },
+        LiveNode { annotations: serial("a"), ..node.clone() },
+        LiveNode { taints: live_list("x"), ..node.clone() },
+        LiveNode { cordoned: true, ..node.clone() },
+        LiveNode { ready: ready("True"), ..node.clone() },
+        LiveNode { applied: Applied { taints: ["x".to_owned()].into(), ..Applied::default() }, ..node.clone() },
+    ] {
+        assert!(node.differs_from(&other) && other.differs_from(&node), "{other:?}");
+    }
+}
