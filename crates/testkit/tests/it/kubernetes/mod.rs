@@ -3,6 +3,7 @@
 mod applier;
 mod client;
 mod drain;
+mod live_nodes;
 mod whole;
 
 use sabakan_testkit::kubernetes::{Field, Fields};

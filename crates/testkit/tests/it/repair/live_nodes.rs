@@ -24,7 +24,7 @@ on_both_stores!(
     a_node_with_another_name_is_drained_before_it_is_rebooted,
     a_machine_without_power_is_repaired_although_its_pods_stay,
     a_machine_that_nobody_reaches_is_repaired_in_the_end,
-    a_power_that_came_back_stops_the_step,
+    a_controller_that_says_nothing_any_more_proves_nothing,
     kubelets_are_heard_before_a_machine_is_called_broken,
 );
 
@@ -196,17 +196,22 @@ fn a_machine_that_nobody_reaches_is_repaired_in_the_end(backend: Backend) {
     assert!(site.double.taints(&node).is_empty(), "nobody knows about its power");
 }
 
-fn a_power_that_came_back_stops_the_step(backend: Backend) {
+fn a_controller_that_says_nothing_any_more_proves_nothing(backend: Backend) {
     let site = with_power(backend);
     let steps = draining(&site);
     let site = site.with_machines(&procedure("unreachable", &steps, &json!({})));
     deploy(&site, "m1");
+    site.double.add_pod(Pod::new("dev", "web", site.address("m1")).lingering());
     switch_off(&site, "m1");
-    // What was read is believed until the controller is asked again, which is before anything is done.
+    // What was read before is not believed when the controller does not say it again.
     site.fleet.set_fault("m1", Fault::Fail(Point::Call(Call::Power)));
     site.break_alone("m1", "unreachable");
+    site.wait_for_entry("m1", "told what it waits for", |entry| {
+        let told = format!("{} {}", entry.note, entry.waits.as_deref().unwrap_or_default());
+        told.contains("it counts as gone when") || told.contains("cannot be asked whether its power is off")
+    });
     site.looked();
-    assert_eq!(site.ran(), [""; 0], "its controller does not say any more that it is off");
+    assert_eq!(site.ran(), [""; 0]);
 }
 
 fn kubelets_are_heard_before_a_machine_is_called_broken(backend: Backend) {
