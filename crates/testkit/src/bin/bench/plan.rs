@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
     cluster::{
+        caution::Cautions,
         constraints::Constraints,
         input::{Input, ListedMachine, LiveTaints},
         plan::{Made, Outcome, plan},
@@ -63,7 +64,7 @@ fn measure(count: usize) -> anyhow::Result<[f64; 2]> {
     let template = template()?;
     let workers = u32::try_from(count / 10 * 8)?;
     let constraints = Constraints { control_plane_count: 5, minimum_workers: workers, ..Constraints::default() };
-    let taints = LiveTaints::new();
+    let (taints, nobody) = (LiveTaints::new(), Cautions::new());
     let input = Input {
         machines: &machines,
         template: &template,
@@ -71,6 +72,7 @@ fn measure(count: usize) -> anyhow::Result<[f64; 2]> {
         constraints: &constraints,
         current: None,
         taints: &taints,
+        cautions: &nobody,
         now,
     };
     let (first, made) = best(input, Operation::New)?;
