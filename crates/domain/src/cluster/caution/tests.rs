@@ -1,3 +1,5 @@
+//! Who is cautioned, in tables: by open incidents, by neighbours that have only just broken, and after coming back.
+
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
