@@ -137,5 +137,8 @@ pub const CHANGED_AT_ONCE: usize = 50;
 /// Incidents that are forgotten in one transaction. One is opened, one goes.
 pub const FORGOTTEN_AT_ONCE: usize = 10;
 
+/// Incidents that one transaction compares beside the rest it compares: etcd takes 128. So many at once are no longer told apart.
+pub const INCIDENTS_COMPARED: usize = 64;
+
 /// Incidents that are kept after they are over.
 pub const INCIDENTS_KEPT: usize = 1_000;

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{config::Configuration, constraints::Constraints, template::Template};
+use super::{caution::Cautions, config::Configuration, constraints::Constraints, template::Template};
 use crate::{
     lifecycle::HealthState,
     machine::{Labels, Machine, Rack},
@@ -84,6 +84,8 @@ pub struct Input<'a> {
     pub current: Option<&'a Configuration>,
     /// Taints in Kubernetes.
     pub taints: &'a LiveTaints,
+    /// Machines that are chosen only when nobody else fits; empty: the score alone decides.
+    pub cautions: &'a Cautions,
     /// Now.
     pub now: Timestamp,
 }

@@ -3,20 +3,16 @@
 //! The rules are looked at in the order of [`Operation`]; the first one that applies decides. Whatever it changes is then filled up
 //! to what the constraints demand, all of it or nothing.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::net::IpAddr;
 
 use super::{
     config::{Configuration, Taint},
     input::Input,
-    render,
-    report::{
-        Blocked, Change, ChangeKind, Operation, Place, Purpose, Report, Selection, Source, Standing, Totals, Verdict,
-        Warning, Why,
-    },
-    score::Score,
-    working::{Known, Working},
+    reasons, render,
+    report::{Blocked, Change, ChangeKind, Operation, Place, Report, Source, Verdict, Warning},
+    working::{Among, Prudence, Working},
 };
-use crate::{lifecycle::HealthState, words::Serial};
+use crate::lifecycle::HealthState;
 
 /// How long a worker is retired before it leaves, in seconds.
 pub const RETIRED_WAIT_SECONDS: f64 = 300.0;
@@ -64,11 +60,21 @@ impl Outcome {
 
 /// Plans one round. The order of the machines does not matter.
 pub fn plan(input: Input<'_>) -> Plan {
-    let mut working = Working::new(input);
-    let decided = match input.current {
-        None => new(&mut working).map(Some),
-        Some(current) => update(&mut working, current),
-    };
+    attempt(input, |working| match input.current {
+        None => new(working).map(Some),
+        Some(current) => update(working, current),
+    })
+}
+
+/// Plans with cautions, and without them if that cannot be finished: a caution is a preference and must not block.
+fn attempt<'a>(input: Input<'a>, round: impl Fn(&mut Working<'a>) -> Decided) -> Plan {
+    let mut careful = Working::new(input, Prudence::Heeds);
+    let decided = round(&mut careful);
+    if decided.is_ok() || !careful.heeds_cautions() {
+        return conclude(careful, decided);
+    }
+    let mut working = Working::new(input, Prudence::Ignores);
+    let decided = round(&mut working);
     conclude(working, decided)
 }
 
@@ -225,9 +231,7 @@ fn replace_control_plane(working: &mut Working<'_>) -> Decided {
         return finish(working, operation, because).map(Some);
     }
     working.send_away(machine);
-    let (chosen, selection) = working.choose_control_plane(Source::Workers);
-    working.selections.push(selection);
-    match chosen {
+    match choose_to_swap(working) {
         Some(worker) => {
             let swap = format!("takes the place of {}", working.machines[machine].address);
             working.note(ChangeKind::WorkerPromoted, worker, swap);
@@ -238,6 +242,16 @@ fn replace_control_plane(working: &mut Working<'_>) -> Decided {
         None => working.note(ChangeKind::BadControlPlaneRemoved, machine, why),
     }
     finish(working, operation, because).map(Some)
+}
+
+/// The worker that changes places with a control plane. A cautioned one only if no unused machine is better off: then it is better to
+/// lose a broken worker than to have a control plane where machines are failing.
+fn choose_to_swap(working: &mut Working<'_>) -> Option<usize> {
+    let clean = working.look_for_control_plane(Source::Workers, Among::Clean);
+    if clean.is_some() || working.choose_control_plane(Source::Unused, Among::Clean).0.is_some() {
+        return clean;
+    }
+    working.look_for_control_plane(Source::Workers, Among::Cautioned)
 }
 
 fn increase_worker(working: &mut Working<'_>) -> Decided {
@@ -342,12 +356,11 @@ fn regenerate(working: &mut Working<'_>) -> Decided {
 
 /// Renders the present nodes from a template that changed, and does nothing else. For the first round of a new leader.
 pub fn regenerate_only(input: Input<'_>) -> Plan {
-    let mut working = Working::new(input);
-    let decided = match input.current {
+    attempt(input, |working| match input.current {
         Some(current) if input.template_changed => {
-            let gone = load(&mut working, current);
+            let gone = load(working, current);
             if gone.is_empty() {
-                finish(&mut working, Operation::Regenerate, "the template changed".to_owned()).map(Some)
+                finish(working, Operation::Regenerate, "the template changed".to_owned()).map(Some)
             } else {
                 let blocked = Blocked::MissingMachines { gone: gone.into_iter().map(|(address, _)| address).collect() };
                 working.check(Operation::Regenerate, Verdict::Blocked, blocked.to_string());
@@ -355,12 +368,11 @@ pub fn regenerate_only(input: Input<'_>) -> Plan {
             }
         }
         Some(_) | None => Ok(None),
-    };
-    conclude(working, decided)
+    })
 }
 
 fn conclude(mut working: Working<'_>, decided: Decided) -> Plan {
-    let report = report(&mut working, decided.is_err());
+    let report = reasons::report(&mut working, decided.is_err());
     let outcome = match decided {
         Ok(None) => Outcome::Nothing,
         Ok(Some((operation, configuration))) => {
@@ -369,197 +381,4 @@ fn conclude(mut working: Working<'_>, decided: Decided) -> Plan {
         Err(blocked) => Outcome::Blocked(blocked),
     };
     Plan { outcome, report }
-}
-
-fn report(working: &mut Working<'_>, blocked: bool) -> Report {
-    let standings = standings(working, blocked);
-    if blocked {
-        working.give_up();
-    }
-    let mut workers: BTreeMap<String, usize> = BTreeMap::new();
-    for machine in working.seated_workers() {
-        *workers.entry(working.machines[machine].machine.role.to_string()).or_insert(0) += 1;
-    }
-    let totals = Totals {
-        machines: working.input.machines.len(),
-        control_planes: working.control_planes,
-        workers,
-        healthy_workers: working.healthy_workers,
-        unused: working.unused(),
-    };
-    Report {
-        checked: std::mem::take(&mut working.checked),
-        selections: std::mem::take(&mut working.selections),
-        standings,
-        warnings: std::mem::take(&mut working.warnings),
-        totals,
-    }
-}
-
-/// Why every machine is where it is, by serial.
-fn standings(working: &Working<'_>, blocked: bool) -> Vec<Standing> {
-    let asked = Asked::of(working, blocked);
-    let mut all: Vec<Standing> =
-        (0..working.machines.len()).map(|machine| standing(working, &asked, machine)).collect();
-    for (machine, other) in &working.left_out {
-        let why = match other {
-            None => Why::NoAddress,
-            Some(other) => Why::SameAddress(other.clone()),
-        };
-        all.push(Standing {
-            serial: machine.serial.clone(),
-            address: machine.address,
-            place: Place::Outside,
-            not_control_plane: Some(why.clone()),
-            not_worker: Some(why),
-        });
-    }
-    all.sort_by(|a, b| a.serial.cmp(&b.serial));
-    all
-}
-
-/// What was looked for in this round, and what was chosen last for each purpose.
-struct Asked<'a> {
-    /// The last choice of a control plane among unused machines and among workers.
-    control_plane: [Option<&'a Selection>; 2],
-    /// The last choice of a worker, by role.
-    worker: BTreeMap<Option<&'a str>, &'a Selection>,
-    /// The role of the last worker that was looked for, if any was.
-    due: Option<Option<&'a str>>,
-    left: BTreeMap<IpAddr, ChangeKind>,
-    /// Nothing of what was chosen happens.
-    blocked: bool,
-    no_control_plane: String,
-    no_worker: String,
-}
-
-impl<'a> Asked<'a> {
-    fn of(working: &'a Working<'_>, blocked: bool) -> Asked<'a> {
-        let constraints = working.input.constraints;
-        let last = |source| {
-            let of_source = |s: &&Selection| s.purpose == Purpose::ControlPlane && s.source == source;
-            working.selections.iter().rfind(of_source)
-        };
-        let workers = || working.selections.iter().filter(|selection| selection.purpose == Purpose::Worker);
-        let left = working.changes.iter().filter(|change| {
-            matches!(
-                change.kind,
-                ChangeKind::SurplusControlPlaneRemoved
-                    | ChangeKind::BadControlPlaneRemoved
-                    | ChangeKind::RetiredWorkerRemoved
-            )
-        });
-        let room = if constraints.has_room(working.workers) {
-            String::new()
-        } else {
-            format!(", and there are {} workers of at most {}", working.workers, constraints.maximum_workers)
-        };
-        Asked {
-            control_plane: [last(Source::Unused), last(Source::Workers)],
-            worker: workers().map(|selection| (selection.role.as_deref(), selection)).collect(),
-            due: workers().next_back().map(|selection| selection.role.as_deref()),
-            left: left.map(|change| (change.address, change.kind)).collect(),
-            blocked,
-            no_control_plane: format!(
-                "no control plane was looked for: there are {} of {}",
-                working.control_planes, constraints.control_plane_count
-            ),
-            no_worker: format!(
-                "no worker was looked for: {} workers, {} of them healthy, minimum-workers is {}{room}",
-                working.workers, working.healthy_workers, constraints.minimum_workers
-            ),
-        }
-    }
-}
-
-fn standing(working: &Working<'_>, asked: &Asked<'_>, machine: usize) -> Standing {
-    let Known { machine: listed, address, .. } = working.machines[machine];
-    let place = if asked.blocked { working.place_before(machine) } else { working.place(machine) };
-    // It was given another place, and the round could not be finished.
-    let in_vain = (place != working.place(machine) && listed.is_healthy()).then_some(Why::Blocked);
-    let left = asked.left.get(&IpAddr::V4(address)).filter(|_| !asked.blocked && place == Place::Outside);
-    let known = left.map(|kind| Why::Left(*kind)).or(in_vain);
-    let not_control_plane = (place != Place::ControlPlane)
-        .then(|| known.clone().unwrap_or_else(|| why_no_control_plane(working, asked, machine)));
-    let not_worker = (place == Place::Outside).then(|| known.unwrap_or_else(|| why_no_worker(working, asked, machine)));
-    Standing { serial: listed.serial.clone(), address: Some(address), place, not_control_plane, not_worker }
-}
-
-fn why_no_control_plane(working: &Working<'_>, asked: &Asked<'_>, machine: usize) -> Why {
-    let listed = working.machines[machine].machine;
-    if !listed.is_healthy() {
-        return Why::NotHealthy(listed.state);
-    }
-    let template = &working.input.template.control_plane;
-    if !template.takes(listed.role.as_str()) {
-        return Why::OtherRole { own: listed.role.to_string(), wanted: template.role.iter().cloned().collect() };
-    }
-    let taints = working.intolerable(machine);
-    if !taints.is_empty() {
-        return Why::Tainted(taints.into_iter().map(str::to_owned).collect());
-    }
-    let [from_unused, from_workers] = asked.control_plane;
-    // Among whom it was when somebody was looked for; it may have become a worker since.
-    let before = working.place_before(machine);
-    let last = match before {
-        Place::Outside => from_unused,
-        Place::Worker => from_workers,
-        Place::ControlPlane => None,
-    };
-    let later = from_workers.and_then(|selection| selection.chosen.as_ref()).map(|chosen| chosen.rack);
-    let chosen = |selection: Option<&Selection>| Some(selection?.chosen.as_ref()?.serial.clone());
-    let not_looked_at = || match (before, chosen(from_unused), chosen(from_workers)) {
-        (Place::Worker, Some(serial), _) => {
-            format!("unused machine {serial} became a control plane; workers are promoted only when none fits")
-        }
-        (Place::Outside, _, Some(serial)) => {
-            format!("worker {serial} was promoted; at maximum-workers a worker and a control plane change places")
-        }
-        (Place::Worker, None, _) if from_unused.is_some() => {
-            let minimum = working.input.constraints.minimum_workers;
-            format!("no worker was promoted: there are not more of them than minimum-workers {minimum}")
-        }
-        _ => asked.no_control_plane.clone(),
-    };
-    outscored(working, Purpose::ControlPlane, machine, last, later.filter(|_| before == Place::Outside))
-        .unwrap_or_else(|| Why::NotNeeded(not_looked_at()))
-}
-
-fn why_no_worker(working: &Working<'_>, asked: &Asked<'_>, machine: usize) -> Why {
-    let Known { machine: listed, template, .. } = working.machines[machine];
-    if !listed.is_healthy() {
-        return Why::NotHealthy(listed.state);
-    }
-    let templates = &working.input.template.workers;
-    let Some(template) = template else {
-        let wanted = templates.iter().filter_map(|template| template.role.clone()).collect();
-        return Why::OtherRole { own: listed.role.to_string(), wanted };
-    };
-    let role = templates[template].role.as_deref();
-    let last = asked.worker.get(&role).copied();
-    if let Some(why) = outscored(working, Purpose::Worker, machine, last, None) {
-        return why;
-    }
-    match asked.due {
-        Some(Some(due)) if Some(due) != role => Why::NotDue { due: due.to_owned() },
-        _ => Why::NotNeeded(asked.no_worker.clone()),
-    }
-}
-
-/// Who was preferred at the last choice this machine was part of. Racks have filled up since: by the machine that was chosen then,
-/// and by one that may have been chosen `later`.
-fn outscored(
-    working: &Working<'_>,
-    purpose: Purpose,
-    machine: usize,
-    last: Option<&Selection>,
-    later: Option<crate::machine::Rack>,
-) -> Option<Why> {
-    let chosen = last?.chosen.as_ref()?;
-    let known = &working.machines[machine];
-    let rack = known.machine.rack;
-    let since = usize::from(chosen.rack == rack) + usize::from(later == Some(rack));
-    let own = Score::to_choose(working.in_rack(purpose, machine).saturating_sub(since), known.days);
-    let by: Serial = chosen.serial.clone();
-    Some(Why::Outscored { by, own, best: chosen.score })
 }

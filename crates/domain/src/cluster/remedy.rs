@@ -9,6 +9,7 @@ use std::{
 use jiff::SignedDuration;
 
 use super::{
+    caution::Cautions,
     constraints::Constraints,
     input::{Input, ListedMachine},
     plan::{Outcome, plan},
@@ -70,7 +71,11 @@ impl fmt::Display for Remedy {
 }
 
 /// What would help.
+///
+/// Tried without cautions: who is cautioned changes by the minute, and a round that can be finished without cautions never blocks.
 pub fn remedies(input: Input<'_>, blocked: &Blocked) -> Vec<Remedy> {
+    let nobody = Cautions::new();
+    let input = Input { cautions: &nobody, ..input };
     match blocked {
         Blocked::TooManyGone { .. } | Blocked::MissingMachines { .. } | Blocked::NoTemplate { .. } => {
             vec![Remedy::ByHand]

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-use super::{score::Score, shape::Problem};
+use super::{caution::PlannerCaution, score::Score, shape::Problem};
 use crate::{lifecycle::HealthState, machine::Rack, words::Serial};
 
 /// A kind of change, in the order in which they are looked at. At most one is made in a round.
@@ -150,6 +150,8 @@ pub struct Candidate {
     pub rack: Rack,
     /// How good it is.
     pub score: Score,
+    /// Why it is chosen only when nobody else fits, in words; `None`: nothing speaks against it.
+    pub caution: Option<String>,
 }
 
 /// One choice.
@@ -167,6 +169,8 @@ pub struct Selection {
     pub chosen: Option<Candidate>,
     /// Those that came next, the runner-up first; at most [`crate::limits::RUNNERS_UP_SHOWN`].
     pub others: Vec<Candidate>,
+    /// Who would have been chosen here but for its caution.
+    pub passed_over: Option<Candidate>,
 }
 
 impl Selection {
@@ -292,7 +296,7 @@ pub enum Blocked {
     #[error(
         "too many non-existent control plane nodes: {} of {of} are not in the list of machines ({}); replacing half of them or more would \
          break etcd",
-        gone.len(), addresses(gone)
+        gone.len(), names(gone)
     )]
     TooManyGone {
         /// Which.
@@ -309,7 +313,7 @@ pub enum Blocked {
         shortage: Shortage,
     },
     /// The template changed while machines of nodes are not listed.
-    #[error("missing machines: {} of the nodes are not in the list of machines ({})", gone.len(), addresses(gone))]
+    #[error("missing machines: {} of the nodes are not in the list of machines ({})", gone.len(), names(gone))]
     MissingMachines {
         /// Which.
         gone: Vec<IpAddr>,
@@ -347,8 +351,8 @@ impl Blocked {
     }
 }
 
-fn addresses(list: &[IpAddr]) -> String {
-    let shown = list.iter().take(crate::limits::NAMES_SHOWN).map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+fn names(list: &[impl ToString]) -> String {
+    let shown = list.iter().take(crate::limits::NAMES_SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let more = list.len().saturating_sub(crate::limits::NAMES_SHOWN);
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
@@ -455,6 +459,8 @@ pub enum Why {
     },
     /// Its node carries taints that control planes must not have.
     Tainted(Vec<String>),
+    /// Others were preferred, whatever the score.
+    Cautioned(PlannerCaution),
     /// Nobody was looked for.
     NotNeeded(String),
     /// Another role was due.
@@ -485,6 +491,7 @@ impl fmt::Display for Why {
             Why::NotHealthy(state) => write!(f, "it is {state}; only healthy machines are chosen"),
             Why::OtherRole { own, wanted } => write!(f, "its role is {own}; wanted: {}", wanted.join(", ")),
             Why::Tainted(keys) => write!(f, "its node is tainted with {}", keys.join(", ")),
+            Why::Cautioned(caution) => write!(f, "not chosen: {caution}"),
             Why::NotNeeded(reason) => f.write_str(reason),
             Why::NotDue { due } => write!(f, "role {due} was due, by the weights of the template"),
             Why::Outscored { by, own, best } if own.total() == best.total() => {
@@ -510,6 +517,8 @@ pub struct Standing {
     pub not_control_plane: Option<Why>,
     /// Why it is no worker; `None`: it is a worker or a control plane.
     pub not_worker: Option<Why>,
+    /// Why others are preferred to it, whatever the score.
+    pub caution: Option<PlannerCaution>,
 }
 
 /// Something odd in the list of machines.
@@ -535,6 +544,15 @@ pub enum Warning {
         /// Why no more.
         because: String,
     },
+    /// Machines were chosen that others are preferred to, because no others would do.
+    CautionedChosen {
+        /// What for.
+        purpose: Purpose,
+        /// Who, in the order in which they were chosen.
+        serials: Vec<Serial>,
+        /// Why others are preferred, in words.
+        caution: String,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -546,6 +564,10 @@ impl fmt::Display for Warning {
             }
             Warning::MinimumNotMet { healthy, minimum, because } => {
                 write!(f, "{healthy} healthy workers, minimum-workers is {minimum}: {because}")
+            }
+            Warning::CautionedChosen { purpose, serials, caution } => {
+                let (names, purpose) = (names(serials), purpose.as_str());
+                write!(f, "chosen as {purpose} because no other machine would do: {names}, although {caution}")
             }
         }
     }

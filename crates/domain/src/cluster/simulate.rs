@@ -12,6 +12,7 @@ use super::{
 use crate::{lifecycle::HealthState, limits};
 
 /// Plans up to `rounds` rounds, `period` apart, each from what the one before made. Ends early once waiting changes nothing more.
+/// Cautions stay as they are: when an incident ends, nobody knows.
 /// `show` says what is kept of each: a plan has the whole configuration in it, and hundreds of those do not fit into memory.
 pub fn simulate<T>(input: Input<'_>, rounds: usize, period: Duration, show: impl Fn(&Plan) -> T) -> Vec<T> {
     let mut shown = Vec::new();

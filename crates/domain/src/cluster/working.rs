@@ -6,20 +6,25 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
+mod choose;
+
+pub use choose::Among;
+use choose::Pools;
+
 use super::{
+    caution::PlannerCaution,
     config::{Configuration, MASTER_TAINT, STATE_TAINT},
     hostname,
     input::{Input, ListedMachine},
     live_node::{CONTROL_PLANE_ROLES, KeyOwner},
-    pool::{Entry, Pool, Ranked, Wanted},
     render,
     report::{
-        Blocked, Candidate, Change, ChangeKind, Checked, Operation, Place, Promotion, Purpose, Ratio, Selection,
-        Shortage, Source, Verdict, Warning,
+        Blocked, Change, ChangeKind, Checked, Operation, Place, Promotion, Purpose, Ratio, Selection, Shortage, Source,
+        Verdict, Warning,
     },
     score,
 };
-use crate::{lifecycle::HealthState, limits, machine::Rack, words::Serial};
+use crate::{lifecycle::HealthState, machine::Rack, words::Serial};
 
 /// A machine that can be a node.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +35,17 @@ pub struct Known<'a> {
     pub days: i64,
     /// The worker template with its role.
     pub template: Option<usize>,
+    /// Why it is chosen only when nobody else fits.
+    pub caution: Option<&'a PlannerCaution>,
+}
+
+/// What is made of cautions in one attempt at a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prudence {
+    /// Cautioned machines wait until nobody else fits.
+    Heeds,
+    /// The score alone decides: the round cannot be finished otherwise.
+    Ignores,
 }
 
 /// Where a machine sits. `turn` is the order in which nodes come in the configuration.
@@ -81,15 +97,14 @@ pub struct Working<'a> {
     worker_racks: Vec<BTreeMap<Rack, usize>>,
     /// Workers with the role of each worker template.
     worker_counts: Vec<usize>,
-    control_planes_to_leave: Option<Pool<'a>>,
-    unused_for_control_plane: Option<Pool<'a>>,
-    workers_for_control_plane: Option<Pool<'a>>,
-    unused_for_worker: Vec<Option<Pool<'a>>>,
+    /// Cautioned machines wait until nobody else fits.
+    heeds_cautions: bool,
+    pools: Pools<'a>,
 }
 
 impl<'a> Working<'a> {
     /// Nobody is seated yet; every healthy machine is unused.
-    pub fn new(input: Input<'a>) -> Working<'a> {
+    pub fn new(input: Input<'a>, prudence: Prudence) -> Working<'a> {
         let mut sorted: Vec<&ListedMachine> = input.machines.iter().collect();
         sorted.sort_by(|a, b| (a.address, &a.serial).cmp(&(b.address, &b.serial)));
         let templates = input.template.workers.len();
@@ -111,10 +126,8 @@ impl<'a> Working<'a> {
             control_plane_racks: BTreeMap::new(),
             worker_racks: vec![BTreeMap::new(); templates],
             worker_counts: vec![0; templates],
-            control_planes_to_leave: None,
-            unused_for_control_plane: None,
-            workers_for_control_plane: None,
-            unused_for_worker: (0..templates).map(|_| None).collect(),
+            heeds_cautions: prudence == Prudence::Heeds && !input.cautions.is_empty(),
+            pools: Pools::new(templates),
         };
         for machine in sorted {
             working.admit(machine);
@@ -152,7 +165,8 @@ impl<'a> Working<'a> {
         let template = self.input.template.workers.iter().position(|template| template.takes(role));
         let days = score::days_left(machine.retire_date, self.input.now);
         self.by_address.insert(address, self.machines.len());
-        self.machines.push(Known { machine, address, days, template });
+        let caution = self.input.cautions.get(&machine.serial);
+        self.machines.push(Known { machine, address, days, template, caution });
         self.seats.push(if machine.is_healthy() { Seat::Unused } else { Seat::Away });
     }
 
@@ -174,9 +188,14 @@ impl<'a> Working<'a> {
         self.seats_before[machine].place()
     }
 
-    /// Whether a machine is outside the cluster and may be chosen.
-    pub fn is_unused(&self, machine: usize) -> bool {
-        self.seats[machine] == Seat::Unused && self.machines[machine].machine.is_healthy()
+    /// Why a machine waits until nobody else fits; `None`: it does not wait.
+    pub fn heeded_caution(&self, machine: usize) -> Option<&'a PlannerCaution> {
+        self.machines[machine].caution.filter(|_| self.heeds_cautions)
+    }
+
+    /// Whether another attempt, at which the score alone decides, may come to something else.
+    pub fn heeds_cautions(&self) -> bool {
+        self.heeds_cautions
     }
 
     /// Control planes, in the order of nodes.
@@ -267,12 +286,7 @@ impl<'a> Working<'a> {
                 step(&mut self.control_planes);
                 let count = self.control_plane_racks.entry(rack).or_insert(0);
                 step(count);
-                let pools = [
-                    &mut self.control_planes_to_leave,
-                    &mut self.unused_for_control_plane,
-                    &mut self.workers_for_control_plane,
-                ];
-                pools.into_iter().flatten().for_each(|pool| pool.recount(rack, *count));
+                self.pools.recount_control_planes(rack, *count);
             }
             Seat::Worker { .. } => {
                 step(&mut self.workers);
@@ -283,9 +297,7 @@ impl<'a> Working<'a> {
                     step(&mut self.worker_counts[template]);
                     let count = self.worker_racks[template].entry(rack).or_insert(0);
                     step(count);
-                    if let Some(pool) = &mut self.unused_for_worker[template] {
-                        pool.recount(rack, *count);
-                    }
+                    self.pools.recount_workers(template, rack, *count);
                 }
             }
         }
@@ -303,98 +315,6 @@ impl<'a> Working<'a> {
             .collect();
         let smallest = ratios.iter().enumerate().min_by(|(_, a), (_, b)| a.value().total_cmp(&b.value()));
         (smallest.map_or(0, |(number, _)| number), ratios)
-    }
-
-    /// Chooses a worker among unused machines. Nobody is seated.
-    pub fn choose_worker(&mut self) -> (Option<usize>, Selection) {
-        let (template, ratios) = self.due();
-        if self.unused_for_worker[template].is_none() {
-            let fits = |working: &Working<'a>, machine: usize| {
-                working.is_unused(machine) && working.machines[machine].template == Some(template)
-            };
-            let pool = self.pool(Wanted::Highest, fits, &self.worker_racks[template].clone());
-            self.unused_for_worker[template] = Some(pool);
-        }
-        let seats = &self.seats;
-        let leaders = match &mut self.unused_for_worker[template] {
-            Some(pool) => pool.leaders(limits::RUNNERS_UP_SHOWN, |machine| seats[machine] != Seat::Unused),
-            None => Vec::new(),
-        };
-        let role = self.input.template.workers[template].role.clone();
-        self.selection(Purpose::Worker, Source::Unused, role, ratios, &leaders)
-    }
-
-    /// Chooses a control plane among unused machines or among workers. Nobody is seated.
-    pub fn choose_control_plane(&mut self, source: Source) -> (Option<usize>, Selection) {
-        let from = |seat: Seat| match source {
-            Source::Unused => seat == Seat::Unused,
-            Source::Workers => matches!(seat, Seat::Worker { .. }),
-            Source::ControlPlanes => matches!(seat, Seat::ControlPlane { .. }),
-        };
-        let pool = match source {
-            Source::Unused => self.unused_for_control_plane.take(),
-            _ => self.workers_for_control_plane.take(),
-        };
-        let fits =
-            |working: &Working<'a>, machine: usize| from(working.seats[machine]) && working.fits_control_plane(machine);
-        let mut pool = pool.unwrap_or_else(|| self.pool(Wanted::Highest, fits, &self.control_plane_racks));
-        let leaders = pool.leaders(limits::RUNNERS_UP_SHOWN, |machine| !from(self.seats[machine]));
-        match source {
-            Source::Unused => self.unused_for_control_plane = Some(pool),
-            _ => self.workers_for_control_plane = Some(pool),
-        }
-        let role = self.input.template.control_plane.role.clone();
-        self.selection(Purpose::ControlPlane, source, role, Vec::new(), &leaders)
-    }
-
-    /// Chooses the control plane that is to leave.
-    pub fn choose_to_leave(&mut self) -> (Option<usize>, Selection) {
-        let seated = |working: &Working<'a>, machine: usize| working.place(machine) == Place::ControlPlane;
-        let pool = self.control_planes_to_leave.take();
-        let mut pool = pool.unwrap_or_else(|| self.pool(Wanted::Lowest, seated, &self.control_plane_racks));
-        let leaders = pool.leaders(limits::RUNNERS_UP_SHOWN, |machine| !seated(self, machine));
-        self.control_planes_to_leave = Some(pool);
-        self.selection(Purpose::LeaveControlPlane, Source::ControlPlanes, None, Vec::new(), &leaders)
-    }
-
-    fn pool(
-        &self,
-        wanted: Wanted,
-        fits: impl Fn(&Working<'a>, usize) -> bool,
-        counts: &BTreeMap<Rack, usize>,
-    ) -> Pool<'a> {
-        let entry = |machine: usize| {
-            let Known { machine: listed, address, days, .. } = self.machines[machine];
-            Entry {
-                machine,
-                rack: listed.rack,
-                index_in_rack: listed.index_in_rack,
-                address,
-                serial: &listed.serial,
-                days,
-                healthy: (wanted == Wanted::Lowest).then(|| listed.is_healthy()),
-            }
-        };
-        let entries = (0..self.machines.len()).filter(|machine| fits(self, *machine)).map(entry).collect();
-        Pool::new(wanted, entries, counts)
-    }
-
-    fn selection(
-        &self,
-        purpose: Purpose,
-        source: Source,
-        role: Option<String>,
-        ratios: Vec<Ratio>,
-        leaders: &[Ranked],
-    ) -> (Option<usize>, Selection) {
-        let candidate = |ranked: &Ranked| {
-            let Known { machine, address, .. } = self.machines[ranked.machine];
-            Candidate { serial: machine.serial.clone(), address, rack: machine.rack, score: ranked.score }
-        };
-        let mut candidates = leaders.iter().map(candidate);
-        let chosen = candidates.next();
-        let others = candidates.collect();
-        (leaders.first().map(|first| first.machine), Selection { purpose, source, role, ratios, chosen, others })
     }
 
     /// Writes down what happens to a machine's node.
@@ -429,26 +349,23 @@ impl<'a> Working<'a> {
     fn add_control_plane(&mut self, operation: Operation) -> Result<(), Blocked> {
         let (have, want) = (self.control_planes, self.input.constraints.control_plane_count);
         let why = format!("{have} of {want} control planes");
-        let (chosen, selection) = self.choose_control_plane(Source::Unused);
-        self.selections.push(selection);
-        if let Some(machine) = chosen {
-            self.note(ChangeKind::ControlPlaneAdded, machine, why);
-            self.sit(machine, Place::ControlPlane);
-            return Ok(());
-        }
         let minimum = self.input.constraints.minimum_workers;
-        let promotion = if self.workers > minimum as usize {
-            let (chosen, selection) = self.choose_control_plane(Source::Workers);
-            self.selections.push(selection);
-            if let Some(machine) = chosen {
+        let may_promote = self.workers > minimum as usize;
+        for among in Among::ALL {
+            if let Some(machine) = self.look_for_control_plane(Source::Unused, among) {
+                self.note(ChangeKind::ControlPlaneAdded, machine, why);
+                self.sit(machine, Place::ControlPlane);
+                return Ok(());
+            }
+            let promoted = if may_promote { self.look_for_control_plane(Source::Workers, among) } else { None };
+            if let Some(machine) = promoted {
                 self.note(ChangeKind::WorkerPromoted, machine, format!("{why}, and no unused machine fits"));
                 self.sit(machine, Place::ControlPlane);
                 return Ok(());
             }
-            Promotion::NoneFits
-        } else {
-            Promotion::AtMinimum { workers: self.workers, minimum }
-        };
+        }
+        let promotion =
+            if may_promote { Promotion::NoneFits } else { Promotion::AtMinimum { workers: self.workers, minimum } };
         let shortage = self.shortage(Purpose::ControlPlane, have, want, Some(promotion));
         Err(Blocked::NoMachine { operation, shortage })
     }

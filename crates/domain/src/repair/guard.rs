@@ -18,8 +18,14 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::hands_off::HandsOff;
-use crate::{cluster::live_node::LiveNode, lifecycle::HealthState, machine::Rack, words::Serial};
+use super::{hands_off::HandsOff, settings::RepairSettings};
+use crate::{
+    cluster::{input::ListedMachine, live_node::LiveNode},
+    lifecycle::HealthState,
+    machine::Rack,
+    provision::node::Node,
+    words::Serial,
+};
 
 /// What machines can have in common. Names exist once, in [`GroupKind::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +107,18 @@ pub struct Traits {
 }
 
 impl Traits {
+    /// What a machine has in common with others. A label goes before what provisioning knows.
+    pub fn of(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Node>) -> Traits {
+        let label = |name: &str| machine.labels.find(name).map(ToString::to_string).filter(|value| !value.is_empty());
+        Traits {
+            rack: machine.rack,
+            role: machine.role.to_string(),
+            machine_type: machine.machine_type.clone(),
+            version: label(&settings.version_label).or_else(|| node.and_then(Node::image)),
+            power_domain: label(&settings.power_domain_label),
+        }
+    }
+
     /// Every group it belongs to.
     pub fn groups(&self) -> impl Iterator<Item = Group> {
         let group = |kind, value: &str| Group { kind, value: value.to_owned() };

@@ -63,7 +63,7 @@ fn place(told: &ExplanationJson) -> String {
 
 /// Why the next round makes it no control plane, or no worker.
 fn reasons(told: &ExplanationJson) -> String {
-    let Some(StandingJson { place, not_control_plane, not_worker, .. }) = &told.standing else {
+    let Some(standing @ StandingJson { place, not_control_plane, not_worker, .. }) = &told.standing else {
         let reason = if told.registered {
             "it is registered, but the query variables leave it out: sabactl cluster get-variables"
         } else {
@@ -83,11 +83,14 @@ fn reasons(told: &ExplanationJson) -> String {
             lines.push_str(&format!("{it_is} {what}: {}.\n", because(why)));
         }
     }
+    if let Some(caution) = text::untold_caution(standing) {
+        lines.push_str(&format!("Other machines are preferred to it: {caution}.\n"));
+    }
     lines
 }
 
 fn because(why: &WhyJson) -> String {
-    let WhyJson { kind: _, text, by, own, best } = why;
+    let WhyJson { kind: _, text, by, own, best, incident: _ } = why;
     match (by, own, best) {
         (Some(by), Some(own), Some(best)) => {
             format!("{text}\n  its own      {}\n  {by:11}  {}\n ", text::points(own), text::points(best))
@@ -120,7 +123,7 @@ fn past(past: &PastJson) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use sabakan_wire::rest::cluster::ScoreJson;
+    use sabakan_wire::rest::cluster::{CautionJson, ScoreJson};
 
     use super::*;
 
@@ -163,6 +166,7 @@ mod tests {
             by: Some("b".into()),
             own: Some(score(990)),
             best: Some(score(1000)),
+            incident: None,
         };
         let standing = StandingJson {
             serial: "a".into(),
@@ -170,6 +174,7 @@ mod tests {
             place: "worker".into(),
             not_control_plane: Some(why),
             not_worker: None,
+            caution: None,
         };
         let told = ExplanationJson { standing: Some(standing), ..told() };
         let shown = format!("{}{}", place(&told), reasons(&told));
@@ -181,5 +186,27 @@ It would be no control plane: b has 1000 points, it has 990
   b            1000 points = rack 1000 (0 there) + lifetime 0 (5 days).
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_speaks_against_a_machine_is_told_once() {
+        let caution = "rack 1 failed together (incident 7, open)";
+        let why = |kind: &str, text: String| WhyJson { kind: kind.into(), text, ..WhyJson::default() };
+        let reason = |why: WhyJson| {
+            let standing = StandingJson {
+                serial: "a".into(),
+                address: None,
+                place: "worker".into(),
+                not_control_plane: Some(why),
+                not_worker: None,
+                caution: Some(CautionJson { kind: "group-failed".into(), text: caution.into(), incident: Some(7) }),
+            };
+            reasons(&ExplanationJson { standing: Some(standing), now: "worker".into(), ..told() })
+        };
+        let passed_over = reason(why("cautioned", format!("not chosen: {caution}")));
+        assert_eq!(passed_over, format!("It is no control plane: not chosen: {caution}.\n"));
+        let not_needed = reason(why("not-needed", "there are 3 of 3".into()));
+        let expected = "It is no control plane: there are 3 of 3.\nOther machines are preferred to it: ";
+        assert_eq!(not_needed, format!("{expected}{caution}.\n"));
     }
 }

@@ -84,12 +84,15 @@ pub fn choices(selections: &[SelectionJson], left_out: usize, full: bool) -> Str
 
 fn standings(machines: &[StandingJson]) -> Vec<String> {
     let row = |machine: &StandingJson| {
-        let StandingJson { serial, address, place, not_control_plane, not_worker } = machine;
-        let why = match (not_control_plane, not_worker) {
+        let StandingJson { serial, address, place, not_control_plane, not_worker, caution: _ } = machine;
+        let mut why = match (not_control_plane, not_worker) {
             (_, Some(why)) => format!("no worker: {}", why.text),
             (Some(why), None) => format!("no control plane: {}", why.text),
             (None, None) => String::new(),
         };
+        if let Some(caution) = text::untold_caution(machine) {
+            why = format!("{why}; others are preferred: {caution}").trim_start_matches("; ").to_owned();
+        }
         [serial.clone(), address.clone().unwrap_or_else(|| "-".to_owned()), place.clone(), why]
     };
     text::aligned(&machines.iter().map(row).collect::<Vec<_>>())

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sabakan_wire::rest::cluster::{
-    CandidateJson, ChangeJson, CheckedJson, RatioJson, ScoreJson, SelectionJson, TotalsJson,
+    CandidateJson, ChangeJson, CheckedJson, RatioJson, ScoreJson, SelectionJson, StandingJson, TotalsJson,
 };
 
 /// What a terminal may be shown: nothing that steers it.
@@ -53,26 +53,45 @@ pub fn checked(checked: &[CheckedJson]) -> Vec<String> {
 
 /// One choice: who, with the points in parts, and who came next by how much.
 pub fn selection(selection: &SelectionJson) -> Vec<String> {
-    let SelectionJson { purpose, source, role, ratios, chosen, runner_up, others: _ } = selection;
+    let SelectionJson { purpose, source, role, ratios, chosen, runner_up, others: _, passed_over } = selection;
     let role = role.as_ref().map_or_else(|| "any role".to_owned(), |role| format!("role {role}"));
     let mut lines = vec![format!("{purpose}, among {source} of {role}{}", due(ratios))];
+    // What speaks against a machine stands behind its points.
+    let caution = |candidate: &CandidateJson| candidate.caution.clone().unwrap_or_default();
+    let passed_over = passed_over.as_ref().map(|candidate| {
+        row(
+            "passed over",
+            candidate,
+            candidate.caution.as_ref().map_or_else(String::new, |why| format!("not chosen: {why}")),
+        )
+    });
     let Some(chosen) = chosen else {
-        lines.push("  nobody: no machine fits".to_owned());
+        let nobody = if passed_over.is_some() { "nobody: no other machine fits" } else { "nobody: no machine fits" };
+        lines.push(format!("  {nobody}"));
+        lines.extend(aligned(passed_over.as_slice()).into_iter().map(|line| format!("  {line}")));
         return lines;
     };
     let lowest = purpose == "leave control plane";
-    let mut rows = vec![row("chosen", chosen, String::new())];
+    let mut rows = vec![row("chosen", chosen, caution(chosen))];
     match runner_up {
         Some(next) => rows.push(row("runner-up", next, margin(&chosen.score, &next.score, lowest))),
         None => rows.push(["runner-up", "nobody else fits", "", "", "", ""].map(str::to_owned)),
     }
+    rows.extend(passed_over);
     lines.extend(aligned(&rows).into_iter().map(|line| format!("  {line}")));
     lines
 }
 
 fn row(what: &str, candidate: &CandidateJson, end: String) -> [String; 6] {
-    let CandidateJson { serial, address, rack, score } = candidate;
+    let CandidateJson { serial, address, rack, score, caution: _ } = candidate;
     [what.to_owned(), serial.clone(), address.clone(), format!("rack {rack}"), points(score), end]
+}
+
+/// Why others are preferred to a machine, unless the reasons why it was not chosen say so already.
+pub fn untold_caution(machine: &StandingJson) -> Option<&str> {
+    let mut reasons = machine.not_control_plane.iter().chain(&machine.not_worker);
+    let told = reasons.any(|why| why.kind == "cautioned");
+    machine.caution.as_ref().filter(|_| !told).map(|caution| caution.text.as_str())
 }
 
 /// A score in its parts.
@@ -122,7 +141,7 @@ mod tests {
     }
 
     fn candidate(serial: &str, total: i64) -> CandidateJson {
-        CandidateJson { serial: serial.into(), address: "10.0.0.1".into(), rack: 3, score: score(total) }
+        CandidateJson { serial: serial.into(), address: "10.0.0.1".into(), rack: 3, score: score(total), caution: None }
     }
 
     #[test]
@@ -136,6 +155,7 @@ mod tests {
             chosen: Some(candidate("a", 981)),
             runner_up: Some(candidate("bb", 971)),
             others: vec![],
+            passed_over: None,
         };
         assert_eq!(
             selection(&choice),
@@ -152,6 +172,35 @@ mod tests {
         assert!(selection(&choice)[2].ends_with("1000 more"));
         choice.chosen = None;
         assert_eq!(selection(&choice)[1], "  nobody: no machine fits");
+    }
+
+    #[test]
+    fn a_choice_shows_who_was_passed_over_and_why() {
+        let caution = Some("rack 1 failed together (incident 7, open)".to_owned());
+        let dark = CandidateJson { rack: 1, caution, ..candidate("dark", 1001) };
+        let mut choice = SelectionJson {
+            purpose: "control plane".into(),
+            source: "unused machines".into(),
+            role: None,
+            ratios: vec![],
+            chosen: Some(candidate("a", 981)),
+            runner_up: None,
+            others: vec![],
+            passed_over: Some(dark.clone()),
+        };
+        let why = "rack 1  1001 points = rack 1000 (2 there) + lifetime 1 (300 days)  not chosen: rack 1 failed together (incident 7, open)";
+        assert!(selection(&choice)[3].ends_with(why), "{:?}", selection(&choice));
+        choice.chosen = None;
+        let told = selection(&choice);
+        assert_eq!(told[1], "  nobody: no other machine fits");
+        assert!(told[2].starts_with("  passed over  dark") && told[2].ends_with(why), "{told:?}");
+        // Nobody else was left.
+        (choice.chosen, choice.passed_over) = (Some(dark), None);
+        let told = selection(&choice);
+        assert!(
+            told[1].starts_with("  chosen") && told[1].ends_with("  rack 1 failed together (incident 7, open)"),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -1,20 +1,31 @@
 //! Everything a plan is made from, read at one moment.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
-use sabakan_domain::cluster::{
-    attributes,
-    config::Configuration,
-    constraints::Constraints,
-    input::{Input, ListedMachine, LiveTaints},
-    live_node,
-    template::Template,
-    variables::Variables,
+use sabakan_domain::{
+    cluster::{
+        attributes,
+        caution::{CautionFacts, Cautions, MachineTraits, PlannerCaution, decide_cautions},
+        config::Configuration,
+        constraints::Constraints,
+        input::{Input, ListedMachine, LiveTaints},
+        live_node,
+        template::Template,
+        variables::Variables,
+    },
+    repair::guard::Traits,
 };
-use sabakan_store::{StoreError, repo::cluster::ClusterState};
+use sabakan_store::{
+    StoreError,
+    repo::{
+        cluster::ClusterState,
+        repairs::incidents::{self, IncidentState},
+    },
+    view::Snapshot,
+};
 
-use super::{ClusterOptions, Problems};
+use super::{ClusterOptions, Problems, TASK};
 use crate::{Foundation, ServiceError, error::Refusal, limits};
 
 /// Everything a plan is made from.
@@ -24,6 +35,7 @@ pub(super) struct Facts {
     constraints: Constraints,
     machines: Vec<ListedMachine>,
     taints: LiveTaints,
+    cautions: Cautions,
     now: Timestamp,
 }
 
@@ -57,24 +69,38 @@ impl Facts {
     pub(super) async fn gather(
         on: &Foundation,
         options: &ClusterOptions,
-        state: ClusterState,
+        mut state: ClusterState,
         now: Timestamp,
     ) -> Result<Facts, Missing> {
         let (template, _) = state.template.clone().ok_or(Missing::Template)?;
         let variables = variables(state.variables.as_deref()).map_err(|error| Missing::Variables(error.to_string()))?;
-        let machines = match &options.registry {
+        // Before the machines: an incident that is opened later is found out when the plan is written.
+        let incidents = incidents::read(&*on.store, &on.keys).await?;
+        let (machines, cautions) = match &options.registry {
             Some(registry) => {
                 let answer = within(limits::REGISTRY_TIME_MAX, registry.machines(&variables)).await;
-                answer
+                let machines = answer
                     .ok_or_else(|| Missing::Registry("the registry did not answer in time".to_owned()))?
-                    .map_err(|error| Missing::Registry(error.to_string()))?
+                    .map_err(|error| Missing::Registry(error.to_string()))?;
+                // Of broken machines those are known that the list has.
+                let cautions = cautions(&incidents, None, machines.iter(), now);
+                (machines, cautions)
             }
             None => {
                 let snapshot = on.view.read().await?;
-                let found = snapshot.search(&variables.query(now));
-                found.iter().map(|machine| ListedMachine::of(machine, now)).collect()
+                let listed = |variables: &Variables| -> Vec<ListedMachine> {
+                    let found = snapshot.search(&variables.query(now));
+                    found.iter().map(|machine| ListedMachine::of(machine, now)).collect()
+                };
+                let machines = listed(&variables);
+                // Also machines that the planner may not use fail with others.
+                let broken = listed(&Variables::for_guard());
+                let cautions = cautions(&incidents, Some(&snapshot), machines.iter().chain(&broken), now);
+                (machines, cautions)
             }
         };
+        let used: BTreeSet<u64> = cautions.values().filter_map(PlannerCaution::incident).collect();
+        state.rely_on(&incidents, &used);
         let taints = match &options.nodes {
             None => LiveTaints::new(),
             Some(nodes) => {
@@ -84,7 +110,7 @@ impl Facts {
             }
         };
         let constraints = state.constraints.unwrap_or_default();
-        Ok(Facts { state, template, constraints, machines, taints, now })
+        Ok(Facts { state, template, constraints, machines, taints, cautions, now })
     }
 
     pub(super) fn current(&self) -> Option<&Configuration> {
@@ -99,9 +125,30 @@ impl Facts {
             constraints: &self.constraints,
             current: self.current(),
             taints: &self.taints,
+            cautions: &self.cautions,
             now: self.now,
         }
     }
+}
+
+/// Machines that are chosen only when nobody else fits. `snapshot`: what provisioning knows about them, where they are our own.
+fn cautions<'a>(
+    incidents: &IncidentState,
+    snapshot: Option<&Snapshot>,
+    known: impl Iterator<Item = &'a ListedMachine>,
+    now: Timestamp,
+) -> Cautions {
+    let IncidentState { incidents, settings, unreadable, .. } = incidents;
+    if let Some(first) = unreadable.first() {
+        let count = unreadable.len();
+        tracing::warn!(task = TASK, count, first, "plans without incidents or repair settings that cannot be read");
+    }
+    let machines = known.map(|machine| {
+        let node = snapshot.and_then(|snapshot| snapshot.find_node(machine.serial.as_str()));
+        MachineTraits { machine, traits: Traits::of(machine, settings, node.as_deref()) }
+    });
+    let machines: Vec<MachineTraits<'_>> = machines.collect();
+    decide_cautions(&CautionFacts { rules: &settings.guard, incidents, machines: &machines, now })
 }
 
 /// What is meant by the variables somebody wrote, or by none.

@@ -77,7 +77,7 @@ impl Reports {
         let failures: Vec<Failure> = listed(variables).iter().map(known).collect();
         let watched = all_broken(listed(&Variables::for_guard()).iter().map(known), &failures);
         let all = if counts_matter(&watched, settings) { listed(&Variables::for_census()) } else { Vec::new() };
-        let census = census(all.iter().map(|machine| traits(machine, settings, node(machine).as_deref())));
+        let census = census(all.iter().map(|machine| Traits::of(machine, settings, node(machine).as_deref())));
         Reports { failures, watched, census }
     }
 }
@@ -198,7 +198,7 @@ impl Repairs {
             let failures: Vec<Failure> = ask(variables).await?.iter().map(told).collect();
             let watched = all_broken(ask(Variables::for_guard()).await?.iter().map(told), &failures);
             let all = if counts_matter(&watched, settings) { ask(Variables::for_census()).await? } else { Vec::new() };
-            let census = census(all.iter().map(|machine| traits(machine, settings, None)));
+            let census = census(all.iter().map(|machine| Traits::of(machine, settings, None)));
             Ok(Reports { failures, watched, census })
         };
         Ok(answer.await)
@@ -245,18 +245,6 @@ fn census(machines: impl Iterator<Item = Traits>) -> Census {
     Census::of(&machines.collect::<Vec<_>>())
 }
 
-/// What a machine has in common with others. A label goes before what provisioning knows.
-fn traits(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Node>) -> Traits {
-    let label = |name: &str| machine.labels.find(name).map(ToString::to_string).filter(|value| !value.is_empty());
-    Traits {
-        rack: machine.rack,
-        role: machine.role.to_string(),
-        machine_type: machine.machine_type.clone(),
-        version: label(&settings.version_label).or_else(|| node.and_then(Node::image)),
-        power_domain: label(&settings.power_domain_label),
-    }
-}
-
 /// A machine that is reported, with what provisioning knows about it.
 fn failure(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Node>) -> Failure {
     // A registry whose clock is behind counts negative times, and one that does not know gives no number.
@@ -267,7 +255,7 @@ fn failure(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Nod
         state: machine.state,
         age,
         broken_before: Duration::ZERO,
-        traits: traits(machine, settings, node),
+        traits: Traits::of(machine, settings, node),
         opinion: node.map(opinion).unwrap_or_default(),
         hands_off: node.and_then(HandsOff::of),
     }

@@ -120,6 +120,8 @@ struct SelectionRecord {
     ratios: Vec<RatioRecord>,
     chosen: Option<CandidateRecord>,
     others: Vec<CandidateRecord>,
+    #[serde(default, rename = "passed-over", skip_serializing_if = "Option::is_none")]
+    passed_over: Option<CandidateRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -138,6 +140,8 @@ struct CandidateRecord {
     in_rack: usize,
     days: i64,
     health: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    caution: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -274,7 +278,7 @@ impl TryFrom<CheckedRecord> for Checked {
 
 impl From<&Selection> for SelectionRecord {
     fn from(selection: &Selection) -> SelectionRecord {
-        let Selection { purpose, source, role, ratios, chosen, others } = selection;
+        let Selection { purpose, source, role, ratios, chosen, others, passed_over } = selection;
         let ratio = |ratio: &Ratio| {
             let Ratio { role, count, weight } = ratio;
             RatioRecord { role: role.clone(), count: *count, weight: *weight }
@@ -286,6 +290,7 @@ impl From<&Selection> for SelectionRecord {
             ratios: ratios.iter().map(ratio).collect(),
             chosen: chosen.as_ref().map(CandidateRecord::from),
             others: others.iter().map(CandidateRecord::from).collect(),
+            passed_over: passed_over.as_ref().map(CandidateRecord::from),
         }
     }
 }
@@ -294,7 +299,7 @@ impl TryFrom<SelectionRecord> for Selection {
     type Error = String;
 
     fn try_from(record: SelectionRecord) -> Result<Selection, String> {
-        let SelectionRecord { purpose, source, role, ratios, chosen, others } = record;
+        let SelectionRecord { purpose, source, role, ratios, chosen, others, passed_over } = record;
         let ratio = |RatioRecord { role, count, weight }: RatioRecord| Ratio { role, count, weight };
         Ok(Selection {
             purpose: named(Purpose::ALL, Purpose::as_str, &purpose)?,
@@ -303,13 +308,14 @@ impl TryFrom<SelectionRecord> for Selection {
             ratios: ratios.into_iter().map(ratio).collect(),
             chosen: chosen.map(Candidate::from),
             others: others.into_iter().map(Candidate::from).collect(),
+            passed_over: passed_over.map(Candidate::from),
         })
     }
 }
 
 impl From<&Candidate> for CandidateRecord {
     fn from(candidate: &Candidate) -> CandidateRecord {
-        let Candidate { serial, address, rack, score: Score { in_rack, days, health } } = candidate;
+        let Candidate { serial, address, rack, score: Score { in_rack, days, health }, caution } = candidate;
         CandidateRecord {
             serial: serial.clone(),
             address: *address,
@@ -317,14 +323,15 @@ impl From<&Candidate> for CandidateRecord {
             in_rack: *in_rack,
             days: *days,
             health: *health,
+            caution: caution.clone(),
         }
     }
 }
 
 impl From<CandidateRecord> for Candidate {
     fn from(record: CandidateRecord) -> Candidate {
-        let CandidateRecord { serial, address, rack, in_rack, days, health } = record;
-        Candidate { serial, address, rack: Rack(rack), score: Score { in_rack, days, health } }
+        let CandidateRecord { serial, address, rack, in_rack, days, health, caution } = record;
+        Candidate { serial, address, rack: Rack(rack), score: Score { in_rack, days, health }, caution }
     }
 }
 

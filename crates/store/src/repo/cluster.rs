@@ -1,7 +1,7 @@
 //! The Kubernetes cluster: what people ask of it, its configuration, and the plans that made it. A plan is written together with the
 //! configuration it made, and only if nothing it was made from has changed, no matter by whom.
 
-use std::convert::Infallible;
+use std::{collections::BTreeSet, convert::Infallible};
 
 use sabakan_domain::{
     audit::Category,
@@ -19,7 +19,9 @@ use super::{
     audit::{Act, By},
     change, get_one,
     leaders::Lead,
-    mirror, revision_of, write,
+    mirror,
+    repairs::incidents::IncidentState,
+    revision_of, write,
 };
 use crate::{
     Compare, KeyValue, Op, Revision, Store, StoreError, Txn, TxnOutcome,
@@ -78,6 +80,11 @@ impl ClusterState {
     /// What must still be so when something is written that was decided with it.
     pub(super) fn compares(&self) -> &[Compare] {
         &self.compares
+    }
+
+    /// Something that is written later was also decided with these incidents, of which those numbers mattered.
+    pub fn rely_on(&mut self, incidents: &IncidentState, used: &BTreeSet<u64>) {
+        self.compares.extend(incidents.compares(used));
     }
 
     /// Whether the template is another one than the configuration was made from.

@@ -1,6 +1,7 @@
 //! The repair queue, the reboot queue and incidents. What comes into the queue by itself is counted and added in one transaction that
 //! compares everything it was decided with, so that no number of servers, restarts or repeated reports adds more than allowed (G8).
 
+pub mod incidents;
 pub mod unreadable;
 
 use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr, sync::Arc};

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::{prelude::*, sample::select};
 use sabakan_domain::{
     cluster::{
+        caution::{Cautions, PlannerCaution},
         config::Configuration,
         constraints::Constraints,
         input::{ListedMachine, LiveTaints},
@@ -17,6 +18,7 @@ use sabakan_domain::{
     },
     lifecycle::HealthState,
     machine::{Labels, Rack},
+    repair::guard::{Group, GroupKind},
     time::Moment,
 };
 use serde_json::{Value, json};
@@ -168,15 +170,58 @@ fn clusters(most: usize) -> impl Strategy<Value = Option<Vec<StoredNode>>> {
 pub fn worlds(most: usize) -> impl Strategy<Value = World> {
     (machines(most), templates(), any::<bool>(), constraints(), clusters(most), taints(most)).prop_map(
         move |(machines, template, template_changed, constraints, cluster, taints)| {
+            let (current, cautions) = (None, Cautions::new());
             let mut world =
-                World { machines, template, template_changed, constraints, current: None, taints, now: now() };
+                World { machines, template, template_changed, constraints, current, taints, cautions, now: now() };
             world.current = cluster.map(|nodes| world.stored(nodes, most));
             world
         },
     )
 }
 
+/// Nobody, a few here and there, a whole rack, or everybody.
+pub fn cautioned(most: usize) -> impl Strategy<Value = Whom> {
+    prop_oneof![
+        1 => Just(Whom::Nobody),
+        3 => prop::collection::btree_set(0..most, 1..8).prop_map(Whom::Some),
+        3 => (0u32..4).prop_map(Whom::Rack),
+        1 => Just(Whom::Everybody),
+    ]
+}
+
+/// The same worlds with cautions.
+pub fn cautious_worlds(most: usize) -> impl Strategy<Value = World> {
+    (worlds(most), cautioned(most)).prop_map(|(mut world, whom)| {
+        world.caution(&whom);
+        world
+    })
+}
+
+/// Who is cautioned.
+#[derive(Debug, Clone)]
+pub enum Whom {
+    Nobody,
+    Some(BTreeSet<usize>),
+    Rack(u32),
+    Everybody,
+}
+
 impl World {
+    /// Cautions healthy machines and others: whoever is not chosen anyway must not matter.
+    pub fn caution(&mut self, whom: &Whom) {
+        let caution = |(n, machine): (usize, &ListedMachine)| {
+            let is_meant = match whom {
+                Whom::Nobody => false,
+                Whom::Some(places) => places.contains(&n),
+                Whom::Rack(rack) => machine.rack.0 == *rack,
+                Whom::Everybody => true,
+            };
+            let group = Group { kind: GroupKind::Rack, value: machine.rack.to_string() };
+            is_meant.then(|| (machine.serial.clone(), PlannerCaution::GroupFailed { incident: 7, group }))
+        };
+        self.cautions = self.machines.iter().enumerate().filter_map(caution).collect();
+    }
+
     /// The cluster that an earlier round stored. Numbers of `most` and above stand for machines that are not listed.
     fn stored(&self, nodes: Vec<StoredNode>, most: usize) -> Configuration {
         let mut seen = BTreeSet::new();

@@ -10,7 +10,7 @@ use sabakan_domain::cluster::{
     config::Configuration,
     input::ListedMachine,
     plan::{Outcome, Plan},
-    report::{Place, Purpose, Selection, Standing, Why},
+    report::{Place, Purpose, Selection, Standing, Warning, Why},
 };
 
 use super::{fleet, slow::Choice, world::World};
@@ -56,6 +56,7 @@ impl Facts<'_> {
             Place::Outside => (true, true),
         };
         assert_eq!(reasons, expected, "{standing:?}");
+        assert_eq!(standing.caution.as_ref(), self.world.cautions.get(&machine.serial));
         let said = [(&standing.not_control_plane, Purpose::ControlPlane), (&standing.not_worker, Purpose::Worker)];
         for (why, purpose) in said {
             if let Some(why) = why {
@@ -91,6 +92,13 @@ impl Facts<'_> {
                 assert_eq!(keys.iter().cloned().collect::<BTreeSet<_>>(), truth, "{told}");
                 assert!(!keys.is_empty() && purpose == Purpose::ControlPlane, "{told}");
             }
+            Why::Cautioned(caution) => {
+                assert_eq!(Some(caution), self.world.cautions.get(&machine.serial), "{told}");
+                assert!(!self.was_candidate(machine, purpose), "{told}");
+                let clean = |choice: &Choice| !self.world.cautions.contains_key(&choice.ranking[0].0);
+                let preferred = |choice: &Choice| choice.purpose == purpose && clean(choice);
+                assert!(self.choices.iter().any(preferred), "{told}\n{:?}", self.choices);
+            }
             Why::NotNeeded(reason) => {
                 let chosen = |selection: &Selection| selection.purpose == purpose && selection.chosen.is_some();
                 let looked_for = self.plan.report.selections.iter().any(chosen);
@@ -125,6 +133,20 @@ impl Facts<'_> {
                 assert!(changes.iter().any(said), "{told}");
             }
         }
+    }
+
+    /// Whoever was chosen against caution is named, and nobody else.
+    fn check_warnings(&self) {
+        let warned = self.plan.report.warnings.iter().filter_map(|warning| match warning {
+            Warning::CautionedChosen { purpose, serials, caution: _ } => Some((*purpose, serials)),
+            _ => None,
+        });
+        let warned: BTreeSet<_> = warned.flat_map(|(purpose, all)| all.iter().map(move |it| (purpose, it))).collect();
+        let chosen = self.choices.iter().filter(|choice| choice.purpose != Purpose::LeaveControlPlane);
+        let chosen = chosen.map(|choice| (choice.purpose, &choice.ranking[0].0));
+        let against = chosen.filter(|(_, serial)| self.world.cautions.contains_key(*serial));
+        let blocked = matches!(self.plan.outcome, Outcome::Blocked(_));
+        assert_eq!(warned, if blocked { BTreeSet::new() } else { against.collect() });
     }
 
     fn check_totals(&self) {
@@ -185,7 +207,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
-    fn what_is_said_about_every_machine_is_true(world in fleet::worlds(40)) {
+    fn what_is_said_about_every_machine_is_true(world in fleet::cautious_worlds(40)) {
         let (plan, choices) = world.plan();
         let facts = Facts { world: &world, plan: &plan, choices: &choices };
         let said: Vec<_> = plan.report.standings.iter().map(|standing| standing.serial.clone()).collect();
@@ -195,6 +217,7 @@ proptest! {
             facts.check(machine, plan.report.standing(&machine.serial).expect("it is there"));
         }
         facts.check_totals();
+        facts.check_warnings();
         facts.check_changes();
     }
 }

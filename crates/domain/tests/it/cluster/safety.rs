@@ -18,7 +18,10 @@ use sabakan_domain::{
     machine::Rack,
 };
 
-use super::{fleet, world::World};
+use super::{
+    fleet::{self, Whom},
+    world::World,
+};
 
 /// The largest fleet of a story.
 const MOST: usize = 24;
@@ -34,6 +37,7 @@ enum Event {
     Template(Box<Template>),
     Taint(usize, &'static str),
     NoTaints,
+    Cautions(Whom),
     Wait(u32),
 }
 
@@ -48,6 +52,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => fleet::templates().prop_map(|template| Event::Template(Box::new(template))),
         1 => (0..MOST, select(&fleet::TAINTS[..])).prop_map(|(n, key)| Event::Taint(n, key)),
         1 => Just(Event::NoTaints),
+        2 => fleet::cautioned(MOST).prop_map(Event::Cautions),
         1 => select(vec![60u32, 301]).prop_map(Event::Wait),
     ]
 }
@@ -69,6 +74,7 @@ fn beginnings() -> impl Strategy<Value = World> {
         constraints,
         current: None,
         taints: Default::default(),
+        cautions: Default::default(),
         now: fleet::now(),
     })
 }
@@ -100,6 +106,7 @@ fn apply(world: &mut World, away: &mut Vec<ListedMachine>, event: Event) {
             }
         }
         Event::NoTaints => world.taints.clear(),
+        Event::Cautions(whom) => world.caution(&whom),
         Event::Wait(seconds) => world.wait(seconds),
         Event::State(..) | Event::Leaves(_) | Event::Returns(_) | Event::Taint(..) => {}
     }
@@ -211,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn clusters_written_by_hand_come_to_rest(world in fleet::worlds(MOST)) {
+    fn clusters_written_by_hand_come_to_rest(world in fleet::cautious_worlds(MOST)) {
         check_rest(world);
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use sabakan_domain::{
     cluster::{
+        caution::Cautions,
         input::{Input, ListedMachine},
         report::{Operation, Purpose, Source},
         template::NodeTemplate,
@@ -45,6 +46,8 @@ pub struct Choice {
     pub purpose: Purpose,
     pub source: Source,
     pub ranking: Vec<(Serial, i64)>,
+    /// Who is better than all of them, but cautioned.
+    pub passed_over: Option<Serial>,
 }
 
 type Machines<'a> = Vec<&'a ListedMachine>;
@@ -59,8 +62,16 @@ struct Slow<'a> {
     choices: Vec<Choice>,
 }
 
-/// One round.
+/// One round. A caution is a wish: whoever cannot go on with it goes on as if there were none.
 pub fn plan(input: Input<'_>) -> (Answer, Vec<Choice>) {
+    let (answer, choices) = attempt(input);
+    if input.cautions.is_empty() || matches!(answer, Answer::Nothing | Answer::Change { .. }) {
+        return (answer, choices);
+    }
+    attempt(Input { cautions: &Cautions::new(), ..input })
+}
+
+fn attempt(input: Input<'_>) -> (Answer, Vec<Choice>) {
     let mut slow = Slow {
         input,
         listed: listed(input.machines),
@@ -173,7 +184,7 @@ impl<'a> Slow<'a> {
                 })
                 .collect();
             ranking.sort_by_key(|(score, machine)| (*score, order(machine)));
-            self.note(Purpose::LeaveControlPlane, Source::ControlPlanes, &ranking);
+            self.note(Purpose::LeaveControlPlane, Source::ControlPlanes, &ranking, None);
             let leaving = ranking[0].1;
             self.control_planes.retain(|machine| machine.serial != leaving.serial);
             if self.has_room() {
@@ -198,12 +209,21 @@ impl<'a> Slow<'a> {
         let bad = self.control_planes.remove(place);
         if self.has_room() {
             self.workers.push(bad);
-        } else if let Some(worker) = self.select_control_plane(Source::Workers) {
+        } else if let Some(worker) = self.select_for_swap() {
             self.workers.retain(|machine| machine.serial != worker.serial);
             self.control_planes.push(worker);
             self.workers.push(bad);
         }
         self.fill(Operation::ReplaceControlPlane)
+    }
+
+    /// A worker without caution; one with, if no unused machine without caution could take the place.
+    fn select_for_swap(&mut self) -> Option<&'a ListedMachine> {
+        let unused = self.control_plane_candidates(Source::Unused);
+        self.select_control_plane(Source::Workers, false).or_else(|| {
+            let somebody = unused.iter().any(|machine| !self.is_cautioned(machine));
+            if somebody { None } else { self.select_control_plane(Source::Workers, true) }
+        })
     }
 
     /// Section 7.6.
@@ -250,18 +270,21 @@ impl<'a> Slow<'a> {
         let want = self.input.constraints.control_plane_count;
         let minimum = self.input.constraints.minimum_workers;
         while self.control_planes.len() < want as usize {
-            if let Some(machine) = self.select_control_plane(Source::Unused) {
-                self.unused.retain(|other| other.serial != machine.serial);
-                self.control_planes.push(machine);
-                continue;
+            let may_promote = self.workers.len() > minimum as usize;
+            let mut found = None;
+            for (source, cautioned) in
+                [(Source::Unused, false), (Source::Workers, false), (Source::Unused, true), (Source::Workers, true)]
+            {
+                if found.is_none() && (source == Source::Unused || may_promote) {
+                    found = self.select_control_plane(source, cautioned);
+                }
             }
-            let promoted =
-                if self.workers.len() > minimum as usize { self.select_control_plane(Source::Workers) } else { None };
-            let Some(machine) = promoted else {
+            let Some(machine) = found else {
                 let role = self.input.template.control_plane.role.clone();
                 let (purpose, have) = (Purpose::ControlPlane, self.control_planes.len());
                 return Err(Answer::NoMachine { operation, purpose, role, have, want });
             };
+            self.unused.retain(|other| other.serial != machine.serial);
             self.workers.retain(|other| other.serial != machine.serial);
             self.control_planes.push(machine);
         }
@@ -302,44 +325,68 @@ impl<'a> Slow<'a> {
         let mut counted = self.workers.clone();
         counted.retain(|machine| due.role.as_deref().is_none_or(|role| role == machine.role.as_str()));
         let candidates = self.worker_candidates();
-        let Some(machine) = self.best(Purpose::Worker, Source::Unused, &candidates, &counted) else { return false };
+        let mut best = self.best(Purpose::Worker, Source::Unused, &candidates, &counted, false);
+        if best.is_none() {
+            best = self.best(Purpose::Worker, Source::Unused, &candidates, &counted, true);
+        }
+        let Some(machine) = best else { return false };
         self.unused.retain(|other| other.serial != machine.serial);
         self.workers.push(machine);
         true
     }
 
-    fn select_control_plane(&mut self, source: Source) -> Option<&'a ListedMachine> {
+    fn control_plane_candidates(&self, source: Source) -> Machines<'a> {
         let role = self.input.template.control_plane.role.as_deref();
         let list = if source == Source::Unused { &self.unused } else { &self.workers };
-        let candidates: Machines<'a> = list
-            .iter()
+        list.iter()
             .copied()
             .filter(|machine| machine.is_healthy() && role.is_none_or(|role| role == machine.role.as_str()))
             .filter(|machine| !self.is_tainted(machine))
-            .collect();
-        let counted = self.control_planes.clone();
-        self.best(Purpose::ControlPlane, source, &candidates, &counted)
+            .collect()
     }
 
+    fn select_control_plane(&mut self, source: Source, cautioned: bool) -> Option<&'a ListedMachine> {
+        let candidates = self.control_plane_candidates(source);
+        let counted = self.control_planes.clone();
+        self.best(Purpose::ControlPlane, source, &candidates, &counted, cautioned)
+    }
+
+    fn is_cautioned(&self, machine: &ListedMachine) -> bool {
+        self.input.cautions.contains_key(&machine.serial)
+    }
+
+    /// The best of those candidates that are cautioned, or of those that are not.
     fn best(
         &mut self,
         purpose: Purpose,
         source: Source,
         candidates: &[&'a ListedMachine],
         counted: &[&ListedMachine],
+        cautioned: bool,
     ) -> Option<&'a ListedMachine> {
         let now = self.input.now;
-        let mut ranking: Vec<(i64, &'a ListedMachine)> =
+        let mut everybody: Vec<(i64, &'a ListedMachine)> =
             candidates.iter().map(|machine| (score(machine, in_rack(counted, machine), now), *machine)).collect();
-        ranking.sort_by_key(|(score, machine)| (Reverse(*score), order(machine)));
+        everybody.sort_by_key(|(score, machine)| (Reverse(*score), order(machine)));
+        let mut ranking = everybody.clone();
+        ranking.retain(|(_, machine)| self.is_cautioned(machine) == cautioned);
         let best = ranking.first()?.1;
-        self.note(purpose, source, &ranking);
+        let first = everybody[0].1;
+        let passed_over = (self.is_cautioned(first) && !cautioned).then_some(first);
+        self.note(purpose, source, &ranking, passed_over);
         Some(best)
     }
 
-    fn note(&mut self, purpose: Purpose, source: Source, ranking: &[(i64, &ListedMachine)]) {
+    fn note(
+        &mut self,
+        purpose: Purpose,
+        source: Source,
+        ranking: &[(i64, &ListedMachine)],
+        passed_over: Option<&ListedMachine>,
+    ) {
         let ranking = ranking.iter().map(|(score, machine)| (machine.serial.clone(), *score)).collect();
-        self.choices.push(Choice { purpose, source, ranking });
+        let passed_over = passed_over.map(|machine| machine.serial.clone());
+        self.choices.push(Choice { purpose, source, ranking, passed_over });
     }
 
     /// Section 2.4, and the taints that the template itself gives to control planes.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
     cluster::{
+        caution::Cautions,
         config::{Configuration, Effect, Node, STATE_TAINT, Taint},
         constraints::Constraints,
         input::{Input, ListedMachine, LiveTaints},
@@ -27,6 +28,7 @@ pub struct World {
     pub constraints: Constraints,
     pub current: Option<Configuration>,
     pub taints: LiveTaints,
+    pub cautions: Cautions,
     pub now: Timestamp,
 }
 
@@ -39,6 +41,7 @@ impl World {
             constraints: &self.constraints,
             current: self.current.as_ref(),
             taints: &self.taints,
+            cautions: &self.cautions,
             now: self.now,
         }
     }
@@ -170,5 +173,7 @@ fn compare_choices(planned: &Plan, choices: &[Choice]) {
         let shown: Vec<_> = shown.map(|candidate| (candidate.serial.clone(), candidate.score.total())).collect();
         let most = choice.ranking.len().min(1 + sabakan_domain::limits::RUNNERS_UP_SHOWN);
         assert_eq!(shown, choice.ranking[..most]);
+        let passed_over = selection.passed_over.as_ref().map(|candidate| &candidate.serial);
+        assert_eq!(passed_over, choice.passed_over.as_ref());
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
     cluster::{
+        caution::{Cautions, PlannerCaution},
         constraints::Constraints,
         input::{Input, ListedMachine, LiveTaints},
         plan::{Made, Outcome, plan},
@@ -16,6 +17,7 @@ use sabakan_domain::{
     },
     lifecycle::HealthState,
     machine::{Labels, Rack},
+    repair::guard::{Group, GroupKind},
     time::Moment,
 };
 use serde_json::json;
@@ -35,10 +37,10 @@ const MACHINES_PLANNED: usize = 50_000;
 
 pub fn run() -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let mut before: Option<[f64; 2]> = None;
+    let mut before: Option<[f64; 3]> = None;
     for machines in FLEETS {
         let times = measure(machines)?;
-        for (n, what) in ["first plan", "one update"].into_iter().enumerate() {
+        for (n, what) in ["first plan", "one update", "one update beside an incident"].into_iter().enumerate() {
             let what = format!("{what} of a cluster, {} machines", count(machines));
             let result = format!("{:.1} ms", times[n] * 1e3);
             rows.push(match before {
@@ -56,14 +58,15 @@ pub fn run() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Seconds for the first plan and for one update, in which a rack has failed, its worth of workers is replaced, and all the rest stays.
-fn measure(count: usize) -> anyhow::Result<[f64; 2]> {
+/// Seconds for the first plan; for one update, in which a rack has failed, its worth of workers is replaced, and all the rest stays; and
+/// for the same with half of the racks cautioned.
+fn measure(count: usize) -> anyhow::Result<[f64; 3]> {
     let now: Timestamp = "2024-01-01T00:00:00Z".parse()?;
     let machines = fleet(count, now)?;
     let template = template()?;
     let workers = u32::try_from(count / 10 * 8)?;
     let constraints = Constraints { control_plane_count: 5, minimum_workers: workers, ..Constraints::default() };
-    let taints = LiveTaints::new();
+    let (taints, nobody) = (LiveTaints::new(), Cautions::new());
     let input = Input {
         machines: &machines,
         template: &template,
@@ -71,6 +74,7 @@ fn measure(count: usize) -> anyhow::Result<[f64; 2]> {
         constraints: &constraints,
         current: None,
         taints: &taints,
+        cautions: &nobody,
         now,
     };
     let (first, made) = best(input, Operation::New)?;
@@ -84,7 +88,15 @@ fn measure(count: usize) -> anyhow::Result<[f64; 2]> {
     let input = Input { machines: &failed, current: Some(&first_cluster), ..input };
     let (update, made) = best(input, Operation::IncreaseWorker)?;
     ensure!(made.changes.len() > RACK / 2, "{} nodes changed", made.changes.len());
-    Ok([first, update])
+
+    let caution = |machine: &ListedMachine| {
+        let group = Group { kind: GroupKind::PowerDomain, value: "odd".to_owned() };
+        (machine.serial.clone(), PlannerCaution::GroupFailed { incident: 1, group })
+    };
+    let cautions: Cautions = failed.iter().filter(|machine| machine.rack.0 % 2 == 1).map(caution).collect();
+    let (careful, made) = best(Input { cautions: &cautions, ..input }, Operation::IncreaseWorker)?;
+    ensure!(made.changes.len() > RACK / 2, "{} nodes changed", made.changes.len());
+    Ok([first, update, careful])
 }
 
 fn best(input: Input<'_>, expected: Operation) -> anyhow::Result<(f64, Made)> {

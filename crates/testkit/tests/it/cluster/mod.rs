@@ -2,6 +2,7 @@
 
 mod controller;
 mod figures;
+mod incidents;
 mod mirror;
 mod names;
 mod registry;

@@ -217,7 +217,8 @@ impl From<Explained<'_>> for ExplanationJson {
             None => "outside",
         };
         let selections = plan.report.selections.iter().filter(|selection| {
-            selection.chosen.iter().chain(&selection.others).any(|candidate| candidate.serial == *serial)
+            let named = selection.chosen.iter().chain(&selection.others).chain(&selection.passed_over);
+            named.into_iter().any(|candidate| candidate.serial == *serial)
         });
         ExplanationJson {
             serial: serial.to_string(),

@@ -17,7 +17,9 @@ pub use parts::{
     CandidateJson, ChangeJson, CheckedJson, PromotionJson, RatioJson, ScoreJson, SelectionJson, ShortageJson,
     TotalsJson,
 };
-pub use plan::{BlockedJson, MoreMachinesJson, PlanJson, RemedyJson, SimulationJson, StandingJson, WhyJson};
+pub use plan::{
+    BlockedJson, CautionJson, MoreMachinesJson, PlanJson, RemedyJson, SimulationJson, StandingJson, WhyJson,
+};
 
 #[cfg(test)]
 mod tests;

@@ -100,12 +100,21 @@ pub struct CandidateJson {
     pub rack: u32,
     /// How good it is.
     pub score: ScoreJson,
+    /// Why it is chosen only when nobody else fits; absent where nothing speaks against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caution: Option<String>,
 }
 
 impl From<&Candidate> for CandidateJson {
     fn from(candidate: &Candidate) -> CandidateJson {
-        let Candidate { serial, address, rack, score } = candidate;
-        CandidateJson { serial: serial.to_string(), address: address.to_string(), rack: rack.0, score: score.into() }
+        let Candidate { serial, address, rack, score, caution } = candidate;
+        CandidateJson {
+            serial: serial.to_string(),
+            address: address.to_string(),
+            rack: rack.0,
+            score: score.into(),
+            caution: caution.clone(),
+        }
     }
 }
 
@@ -147,18 +156,21 @@ pub struct SelectionJson {
     pub runner_up: Option<CandidateJson>,
     /// Those that came next, the runner-up first.
     pub others: Vec<CandidateJson>,
+    /// Who would have been chosen here but for its caution; absent where nobody was passed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_over: Option<CandidateJson>,
 }
 
 impl SelectionJson {
     /// Whether a machine is named in it.
     pub fn names(&self, serial: &str) -> bool {
-        self.chosen.iter().chain(&self.others).any(|candidate| candidate.serial == serial)
+        self.chosen.iter().chain(&self.others).chain(&self.passed_over).any(|candidate| candidate.serial == serial)
     }
 }
 
 impl From<&Selection> for SelectionJson {
     fn from(selection: &Selection) -> SelectionJson {
-        let Selection { purpose, source, role, ratios, chosen, others } = selection;
+        let Selection { purpose, source, role, ratios, chosen, others, passed_over } = selection;
         SelectionJson {
             purpose: purpose.as_str().to_owned(),
             source: source.as_str().to_owned(),
@@ -167,6 +179,7 @@ impl From<&Selection> for SelectionJson {
             chosen: chosen.as_ref().map(CandidateJson::from),
             runner_up: selection.runner_up().map(CandidateJson::from),
             others: others.iter().map(CandidateJson::from).collect(),
+            passed_over: passed_over.as_ref().map(CandidateJson::from),
         }
     }
 }

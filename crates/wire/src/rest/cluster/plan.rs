@@ -1,6 +1,7 @@
 //! A plan that was made now: what a round would do, why, and what would change.
 
 use sabakan_domain::cluster::{
+    caution::PlannerCaution,
     plan::{Made, Outcome, Plan},
     remedy::Remedy,
     report::{Blocked, Report, Standing, Why},
@@ -183,7 +184,8 @@ pub struct MoreMachinesJson {
 /// Why a machine was not chosen for something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WhyJson {
-    /// `no-address`, `same-address`, `not-healthy`, `other-role`, `tainted`, `not-needed`, `not-due`, `outscored`, `left` or `blocked`.
+    /// `no-address`, `same-address`, `not-healthy`, `other-role`, `tainted`, `cautioned`, `not-needed`, `not-due`, `outscored`, `left` or
+    /// `blocked`.
     pub kind: String,
     /// For people.
     pub text: String,
@@ -196,6 +198,9 @@ pub struct WhyJson {
     /// The other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<ScoreJson>,
+    /// The incident that speaks against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<u64>,
 }
 
 impl From<&Why> for WhyJson {
@@ -207,6 +212,7 @@ impl From<&Why> for WhyJson {
             Why::NotHealthy(_) => told("not-healthy"),
             Why::OtherRole { own: _, wanted: _ } => told("other-role"),
             Why::Tainted(_) => told("tainted"),
+            Why::Cautioned(caution) => WhyJson { incident: caution.incident(), ..told("cautioned") },
             Why::NotNeeded(_) => told("not-needed"),
             Why::NotDue { due: _ } => told("not-due"),
             Why::Outscored { by, own, best } => WhyJson {
@@ -218,6 +224,30 @@ impl From<&Why> for WhyJson {
             Why::Left(_) => told("left"),
             Why::Blocked => told("blocked"),
         }
+    }
+}
+
+/// Why others are preferred to a machine, whatever the score.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CautionJson {
+    /// `group-failed`, `just-back` or `neighbour-broken`.
+    pub kind: String,
+    /// For people.
+    #[schema(example = "rack 1 failed together (incident 7, open)")]
+    pub text: String,
+    /// The incident that is the reason, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<u64>,
+}
+
+impl From<&PlannerCaution> for CautionJson {
+    fn from(caution: &PlannerCaution) -> CautionJson {
+        let kind = match caution {
+            PlannerCaution::GroupFailed { incident: _, group: _ } => "group-failed",
+            PlannerCaution::JustBack { incident: _, group: _, phase: _, observe: _ } => "just-back",
+            PlannerCaution::NeighbourBroken { group: _, serial: _, observe: _ } => "neighbour-broken",
+        };
+        CautionJson { kind: kind.to_owned(), text: caution.to_string(), incident: caution.incident() }
     }
 }
 
@@ -235,17 +265,21 @@ pub struct StandingJson {
     pub not_control_plane: Option<WhyJson>,
     /// Why it is no worker; `null`: it is a worker or a control plane.
     pub not_worker: Option<WhyJson>,
+    /// Why others are preferred to it, whatever the score; absent where nothing speaks against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caution: Option<CautionJson>,
 }
 
 impl From<&Standing> for StandingJson {
     fn from(standing: &Standing) -> StandingJson {
-        let Standing { serial, address, place, not_control_plane, not_worker } = standing;
+        let Standing { serial, address, place, not_control_plane, not_worker, caution } = standing;
         StandingJson {
             serial: serial.to_string(),
             address: address.map(|address| address.to_string()),
             place: place.as_str().to_owned(),
             not_control_plane: not_control_plane.as_ref().map(WhyJson::from),
             not_worker: not_worker.as_ref().map(WhyJson::from),
+            caution: caution.as_ref().map(CautionJson::from),
         }
     }
 }

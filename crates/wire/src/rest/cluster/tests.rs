@@ -47,6 +47,7 @@ fn constraints_are_named_as_people_set_them() {
 fn a_machine_that_is_not_listed_is_told_that_its_node_leaves() {
     use sabakan_domain::{
         cluster::{
+            caution::Cautions,
             config::Configuration,
             constraints::Constraints,
             input::{Input, ListedMachine, LiveTaints},
@@ -82,6 +83,7 @@ fn a_machine_that_is_not_listed_is_told_that_its_node_leaves() {
     present["nodes"][1]["annotations"] = json!({ "cke.cybozu.com/serial": "m2" });
     let current = Configuration::parse(present).expect("a configuration");
     let (machines, constraints, taints) = ([machine(1), machine(3)], Constraints::default(), LiveTaints::new());
+    let cautions = Cautions::new();
     let plan = plan(Input {
         machines: &machines,
         template: &template,
@@ -89,6 +91,7 @@ fn a_machine_that_is_not_listed_is_told_that_its_node_leaves() {
         constraints: &constraints,
         current: Some(&current),
         taints: &taints,
+        cautions: &cautions,
         now,
     });
     let serial = Serial::new("m2").expect("a serial");

@@ -8,6 +8,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
     cluster::{
+        caution::{CautionFacts, Cautions, MachineTraits, decide_cautions},
         config::Configuration,
         constraints::Constraints,
         input::{ListedMachine, LiveTaints},
@@ -16,6 +17,11 @@ use sabakan_domain::{
     },
     lifecycle::HealthState,
     machine::{Labels, Rack},
+    repair::{
+        guard::{Group, GroupKind, GuardRules, Traits},
+        incident::{Incident, Phase},
+        settings::RepairSettings,
+    },
     time::Moment,
 };
 use serde_json::{Value, json};
@@ -42,6 +48,8 @@ pub struct Story {
     constraints: Constraints,
     current: Option<Configuration>,
     taints: LiveTaints,
+    incidents: Vec<Incident>,
+    settings: RepairSettings,
     /// The last plan, and everybody who was ranked in it.
     last: Option<(World, Plan, Vec<Choice>)>,
 }
@@ -60,6 +68,9 @@ impl Default for Story {
             constraints: Constraints::default(),
             current: None,
             taints: LiveTaints::new(),
+            incidents: Vec::new(),
+            // Few stories are about what fails together; in the others the score alone decides.
+            settings: guarded(false),
             last: None,
         }
     }
@@ -94,6 +105,8 @@ impl Story {
                 let address = IpAddr::V4(self.address(name));
                 self.taints.insert(address, keys.iter().map(|key| (*key).to_owned()).collect());
             }
+            ("guard", [switch]) => self.settings = guarded(*switch == "on"),
+            ("incident", [number, words @ ..]) => self.incident(self::number(number)?, words)?,
             ("constraints", [all]) => self.constrain(all)?,
             ("constraint", [name, value]) => {
                 self.constraints = self.constraints.with(name, number(value)?).map_err(|error| error.to_string())?;
@@ -231,6 +244,39 @@ impl Story {
         Ok(())
     }
 
+    /// `incident 7 rack 1` opens one, with every machine of the group that is broken as a member; `incident 7 recovered` and `incident 7
+    /// acknowledged` end it.
+    fn incident(&mut self, number: u64, words: &[&str]) -> Result<(), String> {
+        if let [phase] = words {
+            let incident = self.incidents.iter_mut().find(|incident| incident.number == number);
+            let (at, by, reason) = (self.now, "somebody".to_owned(), "looked".to_owned());
+            incident.ok_or("no such incident")?.phase = match *phase {
+                "recovered" => Phase::Recovered { at },
+                "acknowledged" => Phase::Acknowledged { by, at, reason },
+                _ => return Err(format!("{phase:?}: recovered or acknowledged")),
+            };
+            return Ok(());
+        }
+        let [kind, value] = words else { return Err("incident NUMBER KIND VALUE".to_owned()) };
+        let kind = GroupKind::parse(kind).ok_or_else(|| format!("{kind:?}: no kind of group"))?;
+        let group = Group { kind, value: (*value).to_owned() };
+        let is_member =
+            |machine: &&ListedMachine| !machine.is_healthy() && Traits::of(machine, &self.settings, None).is_in(&group);
+        let members: BTreeSet<_> =
+            self.machines.values().filter(is_member).map(|machine| machine.serial.clone()).collect();
+        let (opened_at, because, member_count) = (self.now, String::new(), members.len());
+        self.incidents.push(Incident { number, group, opened_at, because, members, member_count, phase: Phase::Open });
+        Ok(())
+    }
+
+    /// What the rule says, of everything that was told.
+    fn cautions(&self) -> Cautions {
+        let traits = |machine| MachineTraits { machine, traits: Traits::of(machine, &self.settings, None) };
+        let machines: Vec<MachineTraits<'_>> = self.machines.values().map(traits).collect();
+        let (rules, incidents) = (&self.settings.guard, &self.incidents);
+        decide_cautions(&CautionFacts { rules, incidents, machines: &machines, now: self.now })
+    }
+
     fn template(&self) -> Result<Template, Vec<String>> {
         let nodes: Vec<&Value> = std::iter::once(&self.control_plane).chain(&self.workers).collect();
         let document = json!({
@@ -260,6 +306,7 @@ impl Story {
             constraints: self.constraints,
             current: self.current.clone(),
             taints: self.taints.clone(),
+            cautions: self.cautions(),
             now: self.now,
         })
     }
@@ -308,6 +355,10 @@ impl Story {
             _ => show::node(after?, *self.addresses.get(name).ok_or("no such machine")?),
         }
     }
+}
+
+fn guarded(enabled: bool) -> RepairSettings {
+    RepairSettings { guard: GuardRules { enabled, ..GuardRules::default() }, ..RepairSettings::default() }
 }
 
 fn days(days: i64) -> SignedDuration {
