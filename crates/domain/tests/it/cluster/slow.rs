@@ -395,6 +395,7 @@ impl<'a> Slow<'a> {
         let template = self.input.template;
         let tolerated = |key: &str| {
             key.starts_with("node.kubernetes.io/")
+                || ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"].contains(&key)
                 || key == "cke.cybozu.com/state"
                 || key == "cke.cybozu.com/master"
                 || template.tolerations.contains(key)
