@@ -138,6 +138,11 @@ fn is_role_of_others(key: &str, live: &LiveNode) -> bool {
 /// set before, goes when it is not named. All others belong to somebody else and stay as they are, `node.kubernetes.io/not-ready` and
 /// the role that a tool gave to a control plane among them.
 fn taints(wanted: &[Taint], live: &LiveNode) -> Option<Step> {
+    let theirs = |key: &str| {
+        let is_there = live.taints.iter().any(|taint| taint.key == key);
+        CONTROL_PLANE_ROLES.contains(&key) && is_there && !live.applied.taints.contains(key)
+    };
+    let wanted: Vec<&Taint> = wanted.iter().filter(|taint| !theirs(&taint.key)).collect();
     let ours: BTreeSet<String> = wanted.iter().map(|taint| taint.key.clone()).collect();
     let is_ours = |key: &str| {
         ours.contains(key) || live.applied.taints.contains(key) || KeyOwner::of(key) == KeyOwner::Configuration
@@ -145,7 +150,7 @@ fn taints(wanted: &[Taint], live: &LiveNode) -> Option<Step> {
     let stays = |taint: &LiveTaint| wanted.iter().any(|wanted| taint.is(wanted)) || !is_ours(&taint.key);
     let mut list: Vec<LiveTaint> = live.taints.iter().filter(|taint| stays(taint)).cloned().collect();
     let missing = wanted.iter().filter(|wanted| !live.taints.iter().any(|taint| taint.is(wanted)));
-    list.extend(missing.map(LiveTaint::from));
+    list.extend(missing.map(|taint| LiveTaint::from(*taint)));
     (list != live.taints || ours != live.applied.taints).then_some(Step::Taints { list, ours })
 }
 

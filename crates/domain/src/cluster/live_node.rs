@@ -208,7 +208,7 @@ impl fmt::Display for NodeLost {
             NodeLost::Ambiguous { names } => {
                 write!(
                     f,
-                    "it is not clear which Node it is; these claim the same address or serial: {}",
+                    "it is not clear which Node it is; names, addresses or serials contradict each other: {}",
                     names.join(", ")
                 )
             }
@@ -219,14 +219,16 @@ impl fmt::Display for NodeLost {
 /// The Nodes of the configuration, by position in it: the one with the node's name, or else the only one with its address as
 /// `InternalIP`, or else the only one with its serial.
 ///
-/// A Node that has the name of one node of the configuration is never taken for another. Where two Nodes claim one address, or one
-/// Node is claimed twice, it is not known which is meant, and none is.
+/// A Node that has the name of one node of the configuration is never taken for another. Where two Nodes claim one address, one Node is
+/// claimed twice, or name and addresses say different things, it is not known which is meant, and none is: names that are off by one
+/// would have the pods of a neighbour sent away, and those of the machine killed.
 pub fn find<N: Borrow<LiveNode>>(configuration: &Configuration, live: &[N]) -> Vec<NodeMatch<usize>> {
     let nodes = &configuration.nodes;
     let by_name: HashMap<&str, usize> =
         live.iter().enumerate().map(|(at, node)| (node.borrow().name.as_str(), at)).collect();
     let mut found: Vec<Vec<usize>> =
         nodes.iter().map(|node| by_name.get(attributes::name(node).as_str()).copied().into_iter().collect()).collect();
+    contradict(&mut found, nodes, live);
     claim(&mut found, nodes, live, |node| Some(node.address), |live| live.addresses.clone());
     let serial = |annotations: &BTreeMap<String, String>| annotations.get(SERIAL_ANNOTATION).cloned();
     claim(
@@ -246,11 +248,33 @@ pub fn find<N: Borrow<LiveNode>>(configuration: &Configuration, live: &[N]) -> V
             serial: serial(&node.annotations),
         }),
         several => {
-            let names = several.iter().map(|at| live[*at].borrow().name.clone()).collect();
-            NodeMatch::Lost(NodeLost::Ambiguous { names })
+            let names: BTreeSet<String> = several.iter().map(|at| live[*at].borrow().name.clone()).collect();
+            NodeMatch::Lost(NodeLost::Ambiguous { names: names.into_iter().collect() })
         }
     };
     nodes.iter().zip(found).map(matched).collect()
+}
+
+/// Adds to what was found by name whoever claims the same address, and drops no doubt: a Node that says it is at the address of another
+/// node is found twice.
+fn contradict<N: Borrow<LiveNode>>(found: &mut [Vec<usize>], nodes: &[Node], live: &[N]) {
+    let mut claimants: HashMap<IpAddr, Vec<usize>> = HashMap::new();
+    for (at, node) in live.iter().enumerate() {
+        let addresses: BTreeSet<IpAddr> = node.borrow().addresses.iter().copied().collect();
+        addresses.into_iter().for_each(|address| claimants.entry(address).or_default().push(at));
+    }
+    let configured: BTreeSet<IpAddr> = nodes.iter().map(|node| node.address).collect();
+    for (found, node) in found.iter_mut().zip(nodes) {
+        let [named] = found[..] else { continue };
+        let others = claimants.get(&node.address).into_iter().flatten().filter(|at| **at != named);
+        found.extend(others.copied());
+        let addresses = &live[named].borrow().addresses;
+        let elsewhere = |address: &IpAddr| *address != node.address && configured.contains(address);
+        if found.len() == 1 && !addresses.contains(&node.address) && addresses.iter().any(elsewhere) {
+            // The same one twice: it is there, and it is not the one.
+            found.push(named);
+        }
+    }
 }
 
 /// Looks for the nodes that were not found yet among the Nodes that nobody has, by something both of them say.

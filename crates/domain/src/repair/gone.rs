@@ -54,31 +54,49 @@ pub struct NodeGone {
 impl NodeSigns<'_> {
     /// Whether the node is gone; otherwise why not, for people.
     pub fn judge(&self) -> Result<NodeGone, String> {
-        let kubelet = match self.node {
+        let (kubelet, node) = match self.node {
             NodeMatch::Found(node) if node.is_ready() => return Err(format!("Node {} is Ready", node.name)),
-            NodeMatch::Found(node) => silence(node),
+            NodeMatch::Found(node) => (silence(node), Some(*node)),
             NodeMatch::Lost(lost @ NodeLost::Ambiguous { .. }) => return Err(lost.to_string()),
-            NodeMatch::Lost(lost @ NodeLost::Missing { .. }) => lost.to_string(),
+            NodeMatch::Lost(lost @ NodeLost::Missing { .. }) => (lost.to_string(), None),
         };
-        let silent = self.lease.map(|at| Duration::try_from(self.now.duration_since(at)).unwrap_or_default());
+        let silent = node.and_then(|node| self.silent_for(node));
         if let Some(silent) = silent.filter(|silent| *silent < LEASE_FRESH) {
-            return Err(format!("{kubelet}, but its kubelet renewed its lease {} s ago", silent.as_secs()));
+            return Err(format!("{kubelet}, but its kubelet was heard of {} s ago", silent.as_secs()));
         }
-        let lease = silent.map_or_else(String::new, |time| format!("; its lease was renewed {} s ago", time.as_secs()));
+        let heard =
+            silent.map_or_else(String::new, |time| format!("; its kubelet was heard of {} s ago", time.as_secs()));
         if self.power == Some(PowerState::Off) {
-            let evidence = format!("{kubelet}{lease}; its controller says that the power is off");
+            let evidence = format!("{kubelet}{heard}; its controller says that the power is off");
             return Ok(NodeGone { evidence, is_off: true });
         }
         let (limit, unreachable) = (self.limit, self.unreachable.unwrap_or_default());
-        if self.unreachable.is_some() && unreachable >= limit && silent.is_none_or(|silent| silent >= limit) {
+        // A Node that cannot be found has no kubelet that could be silent: it takes the power to prove that nothing runs there.
+        if self.unreachable.is_some() && unreachable >= limit && silent.is_some_and(|silent| silent >= limit) {
             let evidence =
-                format!("{kubelet}{lease}; the machine has been unreachable for {} s", unreachable.as_secs());
+                format!("{kubelet}{heard}; the machine has been unreachable for {} s", unreachable.as_secs());
             return Ok(NodeGone { evidence, is_off: false });
         }
-        Err(format!(
-            "{kubelet}; it counts as gone when its controller says that the power is off, or when the machine has been unreachable for {} s",
-            limit.as_secs()
-        ))
+        let or_else = match node {
+            Some(_) => format!(", or when machine and kubelet have been silent for {} s", limit.as_secs()),
+            None => String::new(),
+        };
+        Err(format!("{kubelet}; it counts as gone when its controller says that the power is off{or_else}"))
+    }
+
+    /// For how long the kubelet of a Node has been silent; `None`: there never was one. A lease says it best. Without one it is the time
+    /// since Kubernetes noticed; a kubelet that says by itself that it is not ready is not silent at all.
+    fn silent_for(&self, node: &LiveNode) -> Option<Duration> {
+        let since = |at: Timestamp| Duration::try_from(self.now.duration_since(at)).unwrap_or_default();
+        // A lease from the future is one of a clock that says nothing about now.
+        let ahead =
+            |at: &Timestamp| Duration::try_from(at.duration_since(self.now)).is_ok_and(|ahead| ahead > LEASE_FRESH);
+        if let Some(at) = self.lease.filter(|at| !ahead(at)) {
+            return Some(since(at));
+        }
+        let ready = node.ready.as_ref()?;
+        let noticed = ready.since.filter(|_| ready.status == "Unknown");
+        Some(noticed.map_or(Duration::ZERO, since))
     }
 }
 
@@ -142,26 +160,41 @@ mod tests {
     fn only_a_silent_node_without_power_or_reach_is_gone() {
         use PowerState::{Off, On};
         let (limit, short, long) = (600, Some(599), Some(600));
-        // Ready, seconds since the lease, power, seconds unreachable, whether it is gone.
-        for (ready, lease, power, unreachable, expected) in [
-            (Some("True"), None, Some(Off), long, false),
-            (Some("True"), Some(9_999), Some(Off), long, false),
-            (Some("Unknown"), None, Some(Off), None, true),
-            (Some("Unknown"), Some(61), Some(Off), None, true),
-            (Some("Unknown"), Some(59), Some(Off), long, false),
-            (Some("False"), None, Some(Off), None, true),
-            (None, None, Some(Off), None, true),
-            (Some("Unknown"), None, Some(On), None, false),
-            (Some("Unknown"), None, None, None, false),
-            (Some("Unknown"), None, None, short, false),
-            (Some("Unknown"), None, None, long, true),
-            (Some("Unknown"), None, Some(On), long, true),
-            (Some("Unknown"), Some(599), Some(On), long, false),
-            (Some("Unknown"), Some(600), Some(On), long, true),
-            (Some("Unknown"), Some(-5), Some(On), long, false),
-            (Some("False"), Some(10), Some(On), long, false),
+        // Ready, seconds since that, seconds since the lease, power, seconds unreachable, whether it is gone.
+        for (ready, since, lease, power, unreachable, expected) in [
+            (Some("True"), 9_999, None, Some(Off), long, false),
+            (Some("True"), 9_999, Some(9_999), Some(Off), long, false),
+            // With a lease it is the lease that says when the kubelet was heard of.
+            (Some("Unknown"), 0, Some(61), Some(Off), None, true),
+            (Some("Unknown"), 9_999, Some(59), Some(Off), long, false),
+            (Some("False"), 0, Some(61), Some(Off), None, true),
+            (None, 0, Some(61), Some(Off), None, true),
+            (Some("Unknown"), 0, Some(599), Some(On), long, false),
+            (Some("Unknown"), 0, Some(600), Some(On), long, true),
+            (Some("Unknown"), 0, Some(600), None, short, false),
+            (Some("Unknown"), 0, Some(600), None, None, false),
+            (Some("Unknown"), 9_999, Some(-5), Some(On), long, false),
+            (Some("False"), 9_999, Some(10), Some(On), long, false),
+            // Without one it is when Kubernetes noticed, which a kubelet that complains by itself does not tell.
+            (Some("Unknown"), 60, None, Some(Off), None, true),
+            (Some("Unknown"), 59, None, Some(Off), long, false),
+            (Some("Unknown"), 600, None, None, long, true),
+            (Some("Unknown"), 600, None, Some(On), long, true),
+            (Some("Unknown"), 599, None, None, long, false),
+            (Some("Unknown"), 600, None, None, short, false),
+            (Some("Unknown"), 600, None, None, None, false),
+            (Some("False"), 9_999, None, Some(Off), long, false),
+            (Some("False"), 9_999, None, None, long, false),
+            // A clock that is years ahead says nothing.
+            (Some("Unknown"), 600, Some(-9_999_999), None, long, true),
+            // No kubelet ever said anything: only the power proves that none runs.
+            (None, 0, None, Some(Off), None, true),
+            (None, 0, None, None, long, false),
         ] {
-            let live = node(ready);
+            let mut live = node(ready);
+            if let Some(ready) = &mut live.ready {
+                ready.since = Some(ago(since));
+            }
             let signs = NodeSigns {
                 node: &NodeMatch::Found(&live),
                 lease: lease.map(ago),
@@ -171,7 +204,7 @@ mod tests {
                 now: ago(0),
             };
             let told = signs.judge();
-            assert_eq!(told.is_ok(), expected, "{ready:?} {lease:?} {power:?} {unreachable:?}: {told:?}");
+            assert_eq!(told.is_ok(), expected, "{ready:?} {since} {lease:?} {power:?} {unreachable:?}: {told:?}");
             if let Ok(gone) = told {
                 assert_eq!(gone.is_off, power == Some(Off));
                 assert!(gone.evidence.starts_with("Node host-5 "), "{gone:?}");
@@ -180,22 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_found_is_gone_only_with_the_same_proof() {
+    fn a_node_that_is_not_found_is_gone_only_without_power() {
         let missing = NodeLost::Missing {
             name: "10.0.0.5".to_owned(),
             address: "10.0.0.5".parse().expect("an address"),
             serial: Some("s5".to_owned()),
         };
         let ambiguous = NodeLost::Ambiguous { names: vec!["a".to_owned(), "b".to_owned()] };
-        for (lost, power, expected) in [
-            (&missing, None, false),
-            (&missing, Some(PowerState::On), false),
-            (&missing, Some(PowerState::Off), true),
-            (&ambiguous, Some(PowerState::Off), false),
+        for (lost, power, unreachable, expected) in [
+            (&missing, None, None, false),
+            (&missing, None, Some(9_999), false),
+            (&missing, Some(PowerState::On), Some(9_999), false),
+            (&missing, Some(PowerState::Off), None, true),
+            (&ambiguous, Some(PowerState::Off), Some(9_999), false),
         ] {
             let node = NodeMatch::Lost(lost.clone());
-            let signs =
-                NodeSigns { node: &node, lease: None, power, unreachable: None, limit: LEASE_FRESH, now: ago(0) };
+            let unreachable = unreachable.map(Duration::from_secs);
+            let signs = NodeSigns { node: &node, lease: None, power, unreachable, limit: LEASE_FRESH, now: ago(0) };
             let told = signs.judge();
             assert_eq!(told.is_ok(), expected, "{told:?}");
             let text = told.map_or_else(|reason| reason, |gone| gone.evidence);

@@ -364,7 +364,11 @@ fn begin(entry: &Entry, number: usize, step: &Step, around: &Around<'_>) -> Acte
     let drains =
         step.need_drain && around.nodes.contains_key(&entry.address) && !around.gone.contains_key(&entry.address);
     match around.lost.get(&entry.address).filter(|_| drains) {
-        Some(lost) => Acted::Idle(format!("its node cannot be drained: {lost}")),
+        Some(lost) => {
+            let reason = format!("its node cannot be drained: {lost}");
+            // Between two steps its machine is away, and keeps its place.
+            if entry.step_status == StepStatus::Watching { Acted::Wait(reason) } else { Acted::Idle(reason) }
+        }
         None if drains => Acted::Act(Act::StartDrain { step: number }),
         None => Acted::Act(Act::Execute { step: number }),
     }

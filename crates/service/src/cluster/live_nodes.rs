@@ -1,8 +1,12 @@
 //! The Nodes of Kubernetes as they are now: listed once, then followed by a watch. Whoever plans, applies or repairs reads them here and
 //! is woken when one changes.
 //!
-//! What is kept is never used when it may be old: as soon as Kubernetes does not answer, readers are told so. What is done to a Node is
-//! still asked of Kubernetes itself, with the UID that was read.
+//! Readers are told when Kubernetes does not answer, not what was so before: at once where it refuses or a connection breaks, and after
+//! [`limits::WATCH_SILENCE_MAX`] where a connection is only silent. So nothing is done to a Node on this alone: whoever is about to reads
+//! it once more ([`LiveNodes::find`]) and compares the UID.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -37,8 +41,8 @@ struct KeptNodes {
 enum InSync {
     /// Nobody has read anything yet.
     Begins,
-    /// It is, as of this moment.
-    Since(Instant),
+    /// It is.
+    Known,
     /// It may not be; why, for people.
     Lost(String),
 }
@@ -82,14 +86,16 @@ impl LiveNodes {
         self.known()?.ok()
     }
 
+    /// One Node, read now; `None`: there is none with this name.
+    pub async fn find(&self, name: &str) -> Result<Option<LiveNode>, String> {
+        self.kubernetes.find(name).await.map_err(|error| error.to_string())
+    }
+
     fn known(&self) -> Option<Result<Vec<Arc<LiveNode>>, String>> {
         let kept = self.kept();
         match &kept.sync {
             InSync::Begins => None,
-            InSync::Since(heard) if heard.elapsed() > limits::WATCH_SILENCE_MAX * 2 => {
-                Some(Err("Kubernetes has not said anything about its Nodes for too long".to_owned()))
-            }
-            InSync::Since(_) => Some(Ok(kept.nodes.values().cloned().collect())),
+            InSync::Known => Some(Ok(kept.nodes.values().cloned().collect())),
             InSync::Lost(reason) => Some(Err(reason.clone())),
         }
     }
@@ -124,18 +130,20 @@ impl LiveNodes {
                 match self.kubernetes.list().await {
                     Ok(list) => {
                         let moment = self.replace(list);
-                        self.follow(moment).await;
-                        limits::WATCH_PAUSE
+                        self.follow(moment).await
                     }
                     Err(error) => {
-                        self.lose(&error);
-                        (pause * 2).min(limits::WATCH_PAUSE_MAX)
+                        self.lose(error.to_string());
+                        false
                     }
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                next = follow => pause = next,
+                // A server that only answers lists must not be asked for all Nodes as fast as it answers.
+                has_followed = follow => {
+                    pause = if has_followed { limits::WATCH_PAUSE } else { (pause * 2).min(limits::WATCH_PAUSE_MAX) };
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -144,21 +152,29 @@ impl LiveNodes {
         }
     }
 
-    /// Follows events after a moment, one watch after another, until everything has to be listed anew.
-    async fn follow(&self, mut moment: String) {
+    /// Follows events after a moment, one watch after another, until everything has to be listed anew. Whether there was any watch.
+    async fn follow(&self, mut moment: String) -> bool {
+        let mut has_followed = false;
         loop {
             let mut events = match self.kubernetes.watch(&moment).await {
                 Ok(events) => events,
-                Err(error) => return self.cannot_watch(&error).await,
+                Err(error) => {
+                    self.cannot_watch(&error).await;
+                    return has_followed;
+                }
             };
-            self.hear();
+            has_followed = true;
             let began = Instant::now();
             loop {
                 let event = match tokio::time::timeout(limits::WATCH_SILENCE_MAX, events.next()).await {
                     Ok(Ok(Some(event))) => event,
                     Ok(Ok(None)) => break,
                     // Whether Kubernetes is there is found out by listing anew, at once.
-                    Ok(Err(_)) | Err(_) => return,
+                    Ok(Err(_)) => return true,
+                    Err(_) => {
+                        self.lose("Kubernetes has not said anything about its Nodes for too long".to_owned());
+                        return true;
+                    }
                 };
                 moment = self.apply(event);
             }
@@ -181,11 +197,11 @@ impl LiveNodes {
         let nodes: BTreeMap<String, Arc<LiveNode>> =
             nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect();
         let mut kept = self.kept();
-        let was_known = matches!(kept.sync, InSync::Since(_));
+        let was_known = matches!(kept.sync, InSync::Known);
         let is_same = was_known
             && kept.nodes.len() == nodes.len()
             && kept.nodes.values().zip(nodes.values()).all(|(old, new)| !old.differs_from(new));
-        (kept.nodes, kept.sync) = (nodes, InSync::Since(Instant::now()));
+        (kept.nodes, kept.sync) = (nodes, InSync::Known);
         drop(kept);
         if !is_same {
             self.tell();
@@ -196,7 +212,6 @@ impl LiveNodes {
     /// Keeps what became of a Node, and gives the moment of it.
     fn apply(&self, event: NodeEvent) -> String {
         let mut kept = self.kept();
-        kept.sync = InSync::Since(Instant::now());
         let (moment, is_news) = match event {
             NodeEvent::Nothing { moment } => (moment, false),
             NodeEvent::Gone { name, moment } => (moment, kept.nodes.remove(&name).is_some()),
@@ -214,17 +229,15 @@ impl LiveNodes {
         moment
     }
 
-    fn hear(&self) {
-        self.kept().sync = InSync::Since(Instant::now());
-    }
-
-    fn lose(&self, error: &KubernetesError) {
+    fn lose(&self, reason: String) {
         let mut kept = self.kept();
-        let is_news = !matches!(kept.sync, InSync::Lost(_));
-        kept.sync = InSync::Lost(error.to_string());
+        let is_news = !matches!(&kept.sync, InSync::Lost(known) if *known == reason);
+        if is_news {
+            tracing::warn!(reason, "the nodes of kubernetes are not known");
+        }
+        kept.sync = InSync::Lost(reason);
         drop(kept);
         if is_news {
-            tracing::warn!(%error, "the nodes of kubernetes are not known");
             self.tell();
         }
     }

@@ -48,6 +48,11 @@ pub(super) async fn drain(kubernetes: &dyn Kubernetes, node: &LiveNode, rules: &
     tokio::time::timeout(rules.timeout, all).await.map_err(late)?
 }
 
+/// Whether it is us who keep pods away from a node.
+pub(super) fn is_ours(node: &LiveNode) -> bool {
+    cordon(node) == Cordon::Ours
+}
+
 /// Pods of a node that nobody told to go yet.
 async fn staying(kubernetes: &dyn Kubernetes, node: &str) -> Result<Vec<LivePod>, KubernetesError> {
     let mut pods = kubernetes.pods(node).await?;

@@ -13,6 +13,7 @@ use sabakan_domain::{
     provision::{
         node::{Fault, Node},
         power::PowerState,
+        power_sync,
     },
     repair::{
         enqueue::{self, Decision, Limits},
@@ -261,21 +262,19 @@ fn failure(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Nod
     }
 }
 
-/// Whether the controller of a machine is asked for its power from time to time: every two minutes or so, but for nodes that nobody
-/// manages and those in maintenance, unless its silence is why. What was read of others says nothing about now.
-fn is_power_read(node: &Node) -> bool {
-    node.maintenance.as_ref().is_none_or(|maintenance| maintenance.fault == Some(Fault::Power))
-}
-
-/// What the controller of a machine said about its power when it was last asked; `None`: it said nothing, or nobody asks.
+/// What the controller of a machine said about its power when it was last asked; `None`: it said nothing, or it is not asked from time to
+/// time, and what was read once says nothing about now.
 pub(super) fn known_power(node: &Node) -> Option<PowerState> {
-    node.power.state.filter(|_| is_power_read(node) && node.power.silent.is_none())
+    node.power.state.filter(|_| power_sync::wants_reading(node) && node.power.silent.is_none())
 }
 
 /// What provisioning says about a machine.
 fn opinion(node: &Node) -> SecondOpinion {
+    // Controllers are asked for the power every two minutes or so, but for nodes that nobody manages and those in maintenance, unless their
+    // silence is why: what was read of others says nothing about now.
+    let is_read = node.maintenance.as_ref().is_none_or(|maintenance| maintenance.fault == Some(Fault::Power));
     let bmc_answers = match (&node.power.silent, node.power.state) {
-        _ if !is_power_read(node) => None,
+        _ if !is_read => None,
         (Some(_), _) => Some(false),
         (None, Some(_)) => Some(true),
         (None, None) => None,

@@ -2,6 +2,7 @@
 //! done then, so that a server which dies in between leaves an entry that says what was begun.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
     sync::Arc,
@@ -11,7 +12,7 @@ use sabakan_domain::{
     machine::Machine,
     repair::{
         entry::{Entry, Status, StepStatus, bounded_note},
-        procedure::{DrainRules, HealthCheck},
+        procedure::{DrainRules, HealthCheck, NothingLeft},
         queue::{self, Act},
     },
 };
@@ -158,7 +159,12 @@ impl Repairs {
         let Some(kubernetes) = &self.options.kubernetes else { return false };
         let names = addresses.iter().filter_map(|address| sight.cordoned.get(address));
         for name in names.take(limits::UNCORDONED_AT_ONCE) {
-            match kubernetes.uncordon(name).await {
+            // What was kept may be old: somebody else may keep pods away by now, and that is theirs to undo.
+            let given_back = async {
+                let ours = kubernetes.find(name).await?.is_some_and(|node| drain::is_ours(&node));
+                if ours { kubernetes.uncordon(name).await } else { Ok(()) }
+            };
+            match given_back.await {
                 Ok(()) => tracing::info!(task = TASK, node = name, "node uncordoned"),
                 // It is seen and tried again in the next cycle.
                 Err(error) => tracing::warn!(task = TASK, node = name, %error, "node not uncordoned"),
@@ -303,7 +309,8 @@ impl Repairs {
             return Ok(());
         };
         // A node that is gone was not drained, if it should have been.
-        let gone = sight.gone.get(&entry.address).filter(|_| operation.steps[number].need_drain).cloned();
+        let drains = operation.steps[number].need_drain && !sight.drained.contains(&entry.address);
+        let gone = sight.gone.get(&entry.address).filter(|_| drains).cloned();
         let because = gone.as_ref().map_or_else(String::new, |gone| format!("not drained: {}", gone.evidence));
         let act = Act::Execute { step: number };
         let Some(begun) = self.begin_step(lead, standing, entry, &act, &because).await? else { return Ok(()) };
@@ -312,8 +319,8 @@ impl Repairs {
         let (this, lead, node) = (Arc::clone(self), lead.clone(), sight.nodes.get(&entry.address).cloned());
         let what = format!("step {number} is being carried out");
         work.begin_tries(Job::Repair(begun.index), what, |last| async move {
-            if gone.is_some_and(|gone| gone.is_off)
-                && let Err(reason) = this.confirm_off(&begun, node).await
+            if let Some(gone) = gone
+                && let Err(reason) = this.confirm_gone(begun.address, &gone, node).await
             {
                 return Outcome::Drained(Err(reason));
             }
@@ -341,14 +348,24 @@ impl Repairs {
         let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
         // Another registry is asked in the next cycle.
         let serial = if self.options.registry.is_some() { None } else { self.serial_of(entry).await.ok() };
+        let leaving = Cell::new(None);
         let begin = |entry: &Entry, machine: Option<&Machine>| {
             let state = machine.map(|machine| machine.status.state);
             let nothing = serial.as_ref().and_then(|_| operation?.nothing_left(state));
+            leaving.set(match nothing {
+                Some(NothingLeft::Leaving(state)) => Some(state),
+                // That nothing is left to repair ends the entry in the next cycle.
+                Some(NothingLeft::Well) | None => None,
+            });
             nothing.is_none().then(|| act.written(entry, &standing.procedures, self.now(), 0))
         };
         let under = Under { lead: Some(lead), switch: Some(Switch::Queue) };
         let begun = Begun { action, because, machine: serial.as_ref() };
         let begun = self.write_knowing(under, entry.index, begun, begin).await?;
+        if let (None, Some(state)) = (&begun, leaving.get()) {
+            self.finish(lead, entry, Status::Failed, &format!("the machine is {state}; nothing more is done to it"))
+                .await?;
+        }
         Ok(begun.filter(|begun| !begun.deleted))
     }
 }

@@ -145,7 +145,7 @@ impl Repairs {
             }
             Act::Reboot => {
                 if let Some(rules) = rules() {
-                    self.reboot(lead, entry, rules, work).await?;
+                    self.reboot(lead, sight, entry, rules, work).await?;
                 }
             }
             Act::Check => {
@@ -183,6 +183,7 @@ impl Repairs {
     async fn reboot(
         self: &Arc<Self>,
         lead: &Lead,
+        sight: &Sight,
         entry: &RebootEntry,
         rules: RebootRules,
         work: &mut Work,
@@ -192,8 +193,17 @@ impl Repairs {
         }
         tracing::info!(task = TASK, index = entry.index, node = %entry.node, "reboot of a node begun");
         let (this, lead, entry) = (Arc::clone(self), lead.clone(), entry.clone());
+        let gone = sight.gone.get(&entry.node).filter(|_| !sight.drained.contains(&entry.node)).cloned();
+        let node = sight.nodes.get(&entry.node).cloned();
         work.begin_tries(Job::Reboot(entry.index), "its command is running".to_owned(), |last| async move {
-            this.try_reboot(&lead, &entry, &rules, &last).await
+            let Some(gone) = gone else { return this.try_reboot(&lead, &entry, &rules, &last).await };
+            if let Err(reason) = this.confirm_gone(entry.node, &gone, node).await {
+                return Outcome::Drained(Err(reason));
+            }
+            match this.try_reboot(&lead, &entry, &rules, &last).await {
+                Outcome::Executed(Ok(text)) => Outcome::Executed(Ok(format!("{text}; not drained: {}", gone.evidence))),
+                outcome => outcome,
+            }
         });
         Ok(())
     }
@@ -266,7 +276,8 @@ impl Repairs {
     async fn queue_again(&self, lead: &Lead, index: u64, because: &str) -> Result<(), ServiceError> {
         let (now, random) = (self.now(), random());
         let again = |entry: &RebootEntry| {
-            let is_draining = entry.status == RebootStatus::Draining;
+            // Also one that was about to be rebooted without a drain, and whose node is not gone after all.
+            let is_draining = matches!(entry.status, RebootStatus::Draining | RebootStatus::Rebooting);
             let backoff = entry.backoff_after_failure(now, random);
             let (status, changed_at, note) = (RebootStatus::Queued, Some(now), bounded_note(because));
             let queued = RebootEntry { status, changed_at, backoff, note, ..entry.clone() };

@@ -42,6 +42,8 @@ pub(super) struct Sight {
     pub(super) drained: BTreeSet<Ipv4Addr>,
     /// What is left on others.
     pub(super) left: BTreeMap<Ipv4Addr, String>,
+    /// Nodes that we marked as out of service, with their addresses. Also such that are no longer in the cluster.
+    pub(super) marked: Vec<(Option<Ipv4Addr>, Arc<LiveNode>)>,
     /// Power of the machines of the queues and of Nodes that are marked, as far as their controllers say.
     pub(super) power: BTreeMap<Ipv4Addr, PowerState>,
     /// Why nothing is taken away: not more is known, or what was begun is not in order.
@@ -84,7 +86,13 @@ impl Repairs {
                 NodeMatch::Lost(lost) => drop(sight.lost.insert(*address, lost.to_string())),
             }
         }
-        sight.cordoned = cordoned(&sight.nodes, &live);
+        let addresses = addresses(&sight.nodes, &live);
+        let of = |wanted: fn(&LiveNode) -> bool| {
+            addresses.iter().filter(move |(_, node)| wanted(node)).map(|(address, node)| (*address, Arc::clone(node)))
+        };
+        let ours = of(|node| cordon(node) == Cordon::Ours);
+        sight.cordoned = ours.filter_map(|(address, node)| Some((address?, node.name.clone()))).collect();
+        sight.marked = of(is_marked).collect();
         self.read_power(look, sight).await;
         self.read_gone(nodes, look, &matches, sight).await;
         let Some(kubernetes) = &self.options.kubernetes else { return Ok(()) };
@@ -98,7 +106,7 @@ impl Repairs {
             return;
         }
         let Ok(snapshot) = self.on.view.read().await else { return };
-        let marked = sight.nodes.iter().filter(|(_, node)| is_marked(node)).map(|(address, _)| *address);
+        let marked: Vec<Ipv4Addr> = sight.marked.iter().filter_map(|(address, _)| *address).collect();
         for address in targets(&look.standing).map(|(address, _)| address).chain(marked) {
             let machine = snapshot.find_by_address(address);
             let node = machine.and_then(|machine| snapshot.find_node(machine.serial.as_str()));
@@ -149,10 +157,11 @@ impl Repairs {
     /// Takes our mark away from Nodes that are back.
     pub(super) async fn put_back_in_service(&self, sight: &Sight) {
         let Some(kubernetes) = &self.options.kubernetes else { return };
-        let back = |(address, node): (&Ipv4Addr, &Arc<LiveNode>)| {
-            Some((Arc::clone(node), gone::back_in_service(node, sight.power.get(address).copied())?))
+        let back = |(address, node): &(Option<Ipv4Addr>, Arc<LiveNode>)| {
+            let power = address.and_then(|address| sight.power.get(&address).copied());
+            Some((Arc::clone(node), gone::back_in_service(node, power)?))
         };
-        for (node, step) in sight.nodes.iter().filter_map(back).take(limits::UNCORDONED_AT_ONCE) {
+        for (node, step) in sight.marked.iter().filter_map(back).take(limits::UNCORDONED_AT_ONCE) {
             match kubernetes.take(&node, &step).await {
                 Ok(_) => tracing::info!(task = TASK, node = node.name, "node is back in service"),
                 // It is seen and tried again in the next cycle.
@@ -161,9 +170,29 @@ impl Repairs {
         }
     }
 
-    /// Makes sure that a machine has no power, and tells Kubernetes so where that is wanted. `Err` says, for people, why nothing is done.
-    pub(super) async fn confirm_off(&self, entry: &Entry, node: Option<Arc<LiveNode>>) -> Result<(), String> {
-        let serial = self.serial_of(entry).await?;
+    /// Makes sure, in the last moment, that a node is gone, and tells Kubernetes so where that is wanted. `Err` says, for people, why nothing
+    /// is done.
+    pub(super) async fn confirm_gone(
+        &self,
+        address: Ipv4Addr,
+        gone: &NodeGone,
+        node: Option<Arc<LiveNode>>,
+    ) -> Result<(), String> {
+        let read = match (&self.options.nodes, &node) {
+            (Some(nodes), Some(node)) => {
+                let read = nodes.find(&node.name).await?;
+                let is_same = |read: &LiveNode| read.uid == node.uid && !read.is_ready();
+                let again = || format!("Node {} is ready again, or is another one than before", node.name);
+                Some(read.filter(is_same).ok_or_else(again)?)
+            }
+            _ => None,
+        };
+        if !gone.is_off {
+            return Ok(());
+        }
+        let snapshot = self.on.view.read().await.map_err(|error| error_chain(&error))?;
+        let machine = snapshot.find_by_address(address).map(|machine| machine.serial.clone());
+        let serial = machine.ok_or_else(|| format!("no machine of the registry has the address {address}"))?;
         match self.nodes.read_power(&serial).await {
             Ok(Some(PowerState::Off)) => {}
             Ok(Some(PowerState::On)) => return Err("its power was off a moment ago and is on again".to_owned()),
@@ -175,18 +204,13 @@ impl Repairs {
                 ));
             }
         }
-        let wanted = self.state().await.map_err(|error| error.to_string())?.settings.out_of_service_taint;
-        let (Some(kubernetes), Some(node)) = (self.options.kubernetes.as_ref().filter(|_| wanted), node) else {
+        let wanted = self.state().await.map_err(|error| error_chain(&error))?.settings.out_of_service_taint;
+        let (Some(kubernetes), Some(read)) = (self.options.kubernetes.as_ref().filter(|_| wanted), read) else {
             return Ok(());
-        };
-        // Read anew: the step is taken on the Node as it was read, and kubelets of others write to theirs all the time.
-        let read = kubernetes.find(&node.name).await.map_err(|error| error.to_string())?;
-        let Some(read) = read.filter(|read| read.uid == node.uid && !read.is_ready()) else {
-            return Err(format!("Node {} is another one than before, or is ready again", node.name));
         };
         if let Some(step) = gone::out_of_service(&read) {
             kubernetes.take(&read, &step).await.map_err(|error| error.to_string())?;
-            tracing::warn!(task = TASK, node = node.name, %serial, "node has no power and was marked as out of service");
+            tracing::warn!(task = TASK, node = read.name, %serial, "node has no power and was marked as out of service");
         }
         Ok(())
     }
@@ -231,8 +255,11 @@ pub(super) fn matches(standing: &Standing, live: &[Arc<LiveNode>]) -> Matches {
     configured.configuration.nodes.iter().zip(found).filter_map(known).collect()
 }
 
-/// Nodes that were cordoned for us, by the address of the configuration, or else by their own.
-fn cordoned(nodes: &BTreeMap<Ipv4Addr, Arc<LiveNode>>, live: &[Arc<LiveNode>]) -> BTreeMap<Ipv4Addr, String> {
+/// All Nodes with their addresses: that of the configuration, or else their own.
+fn addresses(
+    nodes: &BTreeMap<Ipv4Addr, Arc<LiveNode>>,
+    live: &[Arc<LiveNode>],
+) -> Vec<(Option<Ipv4Addr>, Arc<LiveNode>)> {
     let configured: BTreeMap<&str, Ipv4Addr> =
         nodes.iter().map(|(address, node)| (node.name.as_str(), *address)).collect();
     let v4 = |address: &IpAddr| if let IpAddr::V4(address) = address { Some(*address) } else { None };
@@ -240,8 +267,7 @@ fn cordoned(nodes: &BTreeMap<Ipv4Addr, Arc<LiveNode>>, live: &[Arc<LiveNode>]) -
         let own = configured.get(node.name.as_str()).copied();
         own.or_else(|| node.addresses.iter().find_map(v4)).or_else(|| node.name.parse().ok())
     };
-    let ours = live.iter().filter(|node| cordon(node) == Cordon::Ours);
-    ours.filter_map(|node| Some((address(node)?, node.name.clone()))).collect()
+    live.iter().map(|node| (address(node), Arc::clone(node))).collect()
 }
 
 /// Nodes of both queues that are worked on or may be, with how pods leave them.

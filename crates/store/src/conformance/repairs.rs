@@ -126,7 +126,7 @@ pub(super) async fn no_step_begins_for_a_machine_that_was_just_mended(store: Arc
     let faster = Arc::new(site.faster(async move { monitor.report(1, "healthy").await }));
     assert_eq!(begin(Arc::<site::Faster>::clone(&faster)).await, None);
     faster.happened();
-    assert_eq!(site.entries().await, [entry.clone()]);
+    assert_eq!(site.entries().await, std::slice::from_ref(&entry));
     // Another report of the same trouble is no reason to give up.
     site.report(1, "unreachable").await;
     let monitor = site.clone();

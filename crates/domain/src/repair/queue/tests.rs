@@ -298,6 +298,10 @@ fn a_node_that_is_gone_or_lost() {
     check(&world(processing(1, 4, StepStatus::Draining, 300)), &[], true);
     check(&world(processing(1, 4, StepStatus::Draining, 1_200)), &["1 give up"], true);
     check(&World { need_drain: false, ..world(entry(1, 4)) }, &["1 execute 0"], true);
+    // Its machine is away after the first step, and nobody else is taken away in its place.
+    let between =
+        World { entries: vec![processing(1, 4, StepStatus::Watching, 60), entry(2, 5)], ..world(entry(1, 4)) };
+    check(&between, &[], true);
     for entry in
         [entry(1, 4), processing(1, 4, StepStatus::Draining, 300), processing(1, 4, StepStatus::Draining, 1_200)]
     {

@@ -8,7 +8,7 @@ use sabakan_drivers::simulated::{Call, Command, Fault, Point};
 use sabakan_service::Clock as _;
 use sabakan_testkit::{
     Backend, TestServer,
-    client::RepairSweep,
+    client::{RepairSweep, RepairSwitch},
     etcd::Etcd,
     kubernetes::{Budget, Entry, Field, KubernetesDouble, Pod},
     simulated::{Fleet, FleetConfig},
@@ -25,7 +25,10 @@ on_both_stores!(
     a_machine_without_power_is_repaired_although_its_pods_stay,
     a_machine_that_nobody_reaches_is_repaired_in_the_end,
     a_controller_that_says_nothing_any_more_proves_nothing,
-    kubelets_are_heard_before_a_machine_is_called_broken,
+    a_node_that_is_gone_is_rebooted_without_its_pods,
+    a_machine_that_is_being_retired_keeps_nobody_waiting,
+    a_mark_goes_also_when_the_node_has_left_the_cluster,
+    kubelets_are_the_second_opinion_about_a_broken_machine,
 );
 
 /// Puts another Node in the place of a machine's: with a name of its own, and the address as `InternalIP`.
@@ -131,10 +134,18 @@ fn with_power(backend: Backend) -> Site {
     Site { fleet, ..Site::around(server, double, files) }
 }
 
+/// The kubelet of a machine falls silent, which Kubernetes notices now.
+fn silence(site: &Site, serial: &str) {
+    let now = site.server.clock.now().to_string();
+    site.double.edit_status(site.address(serial), |status| {
+        status["conditions"] = json!([{ "type": "Ready", "status": "Unknown", "lastTransitionTime": now }]);
+    });
+}
+
 /// Switches a machine off behind everybody's back, silences its kubelet, and waits until its controller was asked.
 fn switch_off(site: &Site, serial: &str) {
     site.server.block_on(async { site.fleet.set_power(serial, PowerState::Off) });
-    site.double.set_ready(site.address(serial), "Unknown");
+    silence(site, serial);
     wait_for("the controller to be asked", LONG, || {
         let shown = site.server.block_on(site.server.nodes().get(serial)).expect("a node");
         (shown.node.power.state == Some(PowerState::Off)).then_some(())
@@ -179,14 +190,14 @@ fn a_machine_that_nobody_reaches_is_repaired_in_the_end(backend: Backend) {
     let site = site.with_machines(&procedure("unreachable", &steps, &json!({})));
     let node = site.address("m1").to_owned();
     site.double.add_pod(Pod::new("dev", "web", &node).lingering());
-    site.double.set_ready(&node, "Unknown");
+    silence(&site, "m1");
     let renewed = site.server.clock.now().to_string();
     site.double.state().leases.insert(node.clone(), renewed);
     // Its pods are told to leave, and stay.
     site.break_alone("m1", "unreachable");
     site.wait_for_entry("m1", "waiting for its pods", |entry| {
         let waits = entry.waits.as_deref().unwrap_or_default();
-        waits.contains("dev/web (terminating)") && waits.contains("unreachable for 600 s")
+        waits.contains("dev/web (terminating)") && waits.contains("have been silent for 600 s")
     });
     assert_eq!(site.ran(), [""; 0]);
     site.pass(300);
@@ -214,7 +225,7 @@ fn a_controller_that_says_nothing_any_more_proves_nothing(backend: Backend) {
     assert_eq!(site.ran(), [""; 0]);
 }
 
-fn kubelets_are_heard_before_a_machine_is_called_broken(backend: Backend) {
+fn kubelets_are_the_second_opinion_about_a_broken_machine(backend: Backend) {
     let site = Site::start(backend);
     let steps = draining(&site);
     let site = site.with_machines(&procedure("unreachable", &steps, &json!({})));
@@ -224,9 +235,66 @@ fn kubelets_are_heard_before_a_machine_is_called_broken(backend: Backend) {
     site.looked();
     assert_eq!(opinion(), Some(true), "its Node is Ready");
     site.double.set_ready(&node, "Unknown");
-    site.double.edit("kubectl", &node, |fields| drop(fields.insert(Field::Label("a".to_owned()), json!("1"))));
     wait_for("the kubelet to be missed", LONG, || {
         site.looked();
         (opinion() == Some(false)).then_some(())
     });
+}
+
+fn a_node_that_is_gone_is_rebooted_without_its_pods(backend: Backend) {
+    let site = with_power(backend);
+    let reboot = json!({
+        "reboot_command": site.command("reboot", "true"),
+        "boot_check_command": ["/bin/sh", "-c", "echo false"],
+    });
+    let site = site.with_machines(&json!({}));
+    site.configure(&["m0", "m1", "m2", "m3"], &json!({}), &reboot);
+    deploy(&site, "m1");
+    site.double.add_namespace("prod", &[("protected", "true")]);
+    site.double.add_pod(Pod::new("prod", "db-0", site.address("m1")).with_budget(Budget::Refuses).lingering());
+    switch_off(&site, "m1");
+    site.pass(61);
+    site.server.client().add_reboots(site.address("m1").as_bytes()).expect("queued");
+    let entry = wait_for("the reboot", LONG, || {
+        let entries = site.server.client().reboots().expect("entries").value;
+        entries.into_iter().next().filter(|entry| entry.note.contains("exit status 0"))
+    });
+    assert!(entry.note.contains("not drained") && entry.note.contains("the power is off"), "{}", entry.note);
+    assert_eq!(site.double.take_drains(), [""; 0]);
+}
+
+/// Whoever asks a command about the health of a machine does not hear that it is being emptied.
+fn a_machine_that_is_being_retired_keeps_nobody_waiting(backend: Backend) {
+    let site = Site::start(backend);
+    let steps = json!([{ "repair_command": site.command("reset", "true"), "watch_seconds": 600 }]);
+    let sick = json!({ "health_check_command": ["/bin/sh", "-c", "echo false"] });
+    let site = site.with_machines(&procedure("unhealthy", &steps, &sick));
+    site.server.client().set_repair_enabled(RepairSwitch::RepairQueue, false).expect("switched");
+    for serial in ["m1", "m2"] {
+        site.break_alone(serial, "unhealthy");
+        site.wait_for_status(serial, "queued", "waiting");
+    }
+    site.report("m1", "retiring");
+    site.server.client().set_repair_enabled(RepairSwitch::RepairQueue, true).expect("switched");
+    let ended = site.wait_for_end("m1", "failed");
+    assert!(ended.note.contains("the machine is retiring"), "{}", ended.note);
+    site.wait_for_entry("m2", "reset", |entry| entry.note.contains("exit status 0"));
+    assert_eq!(site.ran(), [format!("reset {}", site.address("m2"))]);
+}
+
+fn a_mark_goes_also_when_the_node_has_left_the_cluster(backend: Backend) {
+    let site = Site::start(backend).with_machines(&json!({}));
+    let node = site.address("m1").to_owned();
+    site.double.edit("sabakan", &node, |fields| {
+        let taint =
+            json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
+        fields.insert(Field::Spec("taints".to_owned()), json!([taint]));
+        fields.insert(Field::Annotation("sabakan.cybozu.com/out-of-service".to_owned()), json!("true"));
+    });
+    site.double.set_ready(&node, "Unknown");
+    site.configure(&["m0", "m2", "m3"], &json!({}), &json!({}));
+    site.looked();
+    assert_eq!(site.double.taints(&node), ["node.kubernetes.io/out-of-service"]);
+    site.double.set_ready(&node, "True");
+    wait_for("the mark to go", LONG, || site.double.taints(&node).is_empty().then_some(()));
 }
