@@ -89,6 +89,9 @@ pub const NAMES_SHOWN: usize = 10;
 /// Problems of one document that are told at once. More than a screen of them has one cause.
 pub const PROBLEMS_SHOWN_MAX: usize = 100;
 
+/// Longest pattern of host names in bytes: that of the longest name in Kubernetes, since a placeholder is hardly longer than its value.
+pub const HOSTNAME_PATTERN_BYTES_MAX: usize = 253;
+
 /// Characters of somebody's text that a problem repeats. Enough to recognise it; the rest is in their file.
 pub const QUOTED_CHARS_MAX: usize = 80;
 

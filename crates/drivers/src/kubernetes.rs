@@ -4,10 +4,15 @@
 //!
 //! Every call is bounded in time by whoever implements it.
 
-use std::{collections::BTreeSet, future::Future, pin::Pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+};
 
+use jiff::Timestamp;
 use sabakan_domain::{
-    cluster::attributes::{LiveNode, Step},
+    cluster::{attributes::Step, live_node::LiveNode},
     repair::{drain::LivePod, selector::Selector},
 };
 
@@ -16,18 +21,22 @@ pub type KubernetesFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Kuberne
 
 /// A Kubernetes API. Nodes are never created and never deleted through it; pods are never created.
 pub trait Kubernetes: Send + Sync + 'static {
-    /// All Nodes, read in pages. Those that change meanwhile are seen before or after the change.
-    fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>>;
+    /// All Nodes, read in pages, as of one moment.
+    fn list(&self) -> KubernetesFuture<'_, NodeList>;
+
+    /// What becomes of Nodes after a moment, which is that of a list or of the last event. It ends by itself after some minutes; whoever
+    /// goes on asks again. A moment that Kubernetes has forgotten is [`KubernetesError::Conflict`].
+    fn watch(&self, after: &str) -> KubernetesFuture<'_, Box<dyn NodeEvents>>;
+
+    /// When each kubelet renewed its lease last, by the name of its Node.
+    fn leases(&self) -> KubernetesFuture<'_, BTreeMap<String, Timestamp>>;
 
     /// The Node with this name; `None`: there is none.
     fn find(&self, name: &str) -> KubernetesFuture<'_, Option<LiveNode>>;
 
-    /// Takes a step on the Node that was read, and answers with what it is now. [`Step::Taints`] is a conflict if anybody wrote to the
-    /// Node since; every step is one if the Node is gone or another one has its name.
+    /// Takes a step on the Node that was read, and answers with what it is now. [`Step::Taints`] and [`Step::OutOfService`] are a conflict
+    /// if anybody wrote to the Node since; every step is one if the Node is gone or another one has its name.
     fn take(&self, node: &LiveNode, step: &Step) -> KubernetesFuture<'_, LiveNode>;
-
-    /// Nodes that take no new pods, whoever wanted that.
-    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>>;
 
     /// Lets no new pods onto the Node with this name, and marks that as ours, in one write. A conflict if there is no such Node. To be
     /// asked for again is no error. Whoever asks has made sure that nobody else keeps pods away: the mark would say it was us.
@@ -49,6 +58,40 @@ pub trait Kubernetes: Send + Sync + 'static {
     /// Deletes a pod, whatever its disruption budget says; it is given the time it wants to end. One that is gone needs no deletion,
     /// and another pod that has the name meanwhile is left alone.
     fn delete_pod(&self, pod: &LivePod) -> KubernetesFuture<'_, ()>;
+}
+
+/// All Nodes at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeList {
+    /// The Nodes.
+    pub nodes: Vec<LiveNode>,
+    /// The moment, to go on from.
+    pub moment: String,
+}
+
+/// What becomes of Nodes, one after the other.
+pub trait NodeEvents: Send {
+    /// The next event; `None`: this watch is over. Waits for as long as nothing happens.
+    fn next(&mut self) -> KubernetesFuture<'_, Option<NodeEvent>>;
+}
+
+/// Something that became of a Node, or that nothing did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// It came, or is another than before. Its resource version is the moment.
+    Present(Box<LiveNode>),
+    /// It is gone.
+    Gone {
+        /// Its name.
+        name: String,
+        /// The moment.
+        moment: String,
+    },
+    /// Nothing else happened until this moment.
+    Nothing {
+        /// The moment.
+        moment: String,
+    },
 }
 
 /// How the eviction of a pod went.

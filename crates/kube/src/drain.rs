@@ -7,7 +7,7 @@ use kube::core::{
     params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     request::Error as RequestError,
 };
-use sabakan_domain::{cluster::attributes::LiveNode, repair::drain::LivePod};
+use sabakan_domain::repair::drain::LivePod;
 use sabakan_drivers::kubernetes::{Evicted, KubernetesError};
 
 use crate::{
@@ -15,18 +15,12 @@ use crate::{
     failure::{self, Failure},
     limits,
     list::{Kind, field_value},
-    node::{self, RawNode},
+    node,
     pod::{self, RawNamespace, RawPod},
 };
 
 const PODS: Kind = Kind { name: "pods", path: "/api/v1/pods", max: limits::NODE_PODS_MAX };
 const NAMESPACES: Kind = Kind { name: "namespaces", path: "/api/v1/namespaces", max: limits::NAMESPACES_MAX };
-
-pub async fn cordoned(kube: &Kube) -> Result<Vec<LiveNode>, KubernetesError> {
-    let params = ListParams::default().fields("spec.unschedulable=true");
-    let nodes = kube.list_all::<RawNode>(NODES, &params).await?;
-    Ok(nodes.into_iter().map(LiveNode::from).collect())
-}
 
 pub async fn cordon(kube: &Kube, name: String) -> Result<(), KubernetesError> {
     let is_there = mark(kube, &format!("cordon node {name}"), &name, true).await?;
@@ -56,13 +50,13 @@ pub async fn pods(kube: &Kube, node: String) -> Result<Vec<LivePod>, KubernetesE
         return Err(KubernetesError::Rejected { what: "list pods of a node".to_owned(), reason });
     }
     let params = ListParams::default().fields(&format!("spec.nodeName={}", field_value(&node)));
-    let pods = kube.list_all::<RawPod>(PODS, &params).await?;
+    let (pods, _) = kube.list_all::<RawPod>(PODS, &params).await?;
     Ok(pods.into_iter().map(LivePod::from).collect())
 }
 
 pub async fn namespaces(kube: &Kube, selector: String) -> Result<BTreeSet<String>, KubernetesError> {
     let params = ListParams::default().labels(&selector);
-    let namespaces = kube.list_all::<RawNamespace>(NAMESPACES, &params).await?;
+    let (namespaces, _) = kube.list_all::<RawNamespace>(NAMESPACES, &params).await?;
     Ok(namespaces.into_iter().map(RawNamespace::name).collect())
 }
 

@@ -33,6 +33,11 @@ impl From<Failure> for KubernetesError {
     }
 }
 
+/// No answer in time.
+pub fn late() -> Failure {
+    Failure::Other(KubernetesError::Unreachable("no answer in time".to_owned()))
+}
+
 /// A request that could not be made.
 pub fn request(what: &str, error: &kube::core::request::Error) -> Failure {
     let reason = cut(&error.to_string());
@@ -67,7 +72,8 @@ pub fn of(what: &str, error: &kube::Error) -> Failure {
     Failure::Other(other)
 }
 
-fn of_status(what: &str, status: &Status) -> Failure {
+/// What a refusal of the API server means.
+pub fn of_status(what: &str, status: &Status) -> Failure {
     let what = what.to_owned();
     let reason = if status.message.is_empty() { status.reason.clone() } else { status.message.clone() };
     let reason = cut(&reason);

@@ -11,13 +11,15 @@ mod list;
 mod node;
 mod open;
 mod pod;
+mod watch;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Mutex, PoisonError},
 };
 
+use jiff::Timestamp;
 use kube::{
     Client,
     core::{
@@ -26,10 +28,10 @@ use kube::{
     },
 };
 use sabakan_domain::{
-    cluster::attributes::{LiveNode, Step},
+    cluster::{attributes::Step, live_node::LiveNode},
     repair::{drain::LivePod, selector::Selector},
 };
-use sabakan_drivers::kubernetes::{Evicted, Kubernetes, KubernetesError, KubernetesFuture};
+use sabakan_drivers::kubernetes::{Evicted, Kubernetes, KubernetesError, KubernetesFuture, NodeEvents, NodeList};
 
 pub use crate::open::Source;
 use crate::{failure::Failure, list::Kind, node::RawNode};
@@ -78,20 +80,25 @@ impl Kube {
     async fn send(&self, what: &str, request: http::Request<Vec<u8>>) -> Result<String, Failure> {
         let client = self.client().await.map_err(Failure::Other)?;
         let answer = tokio::time::timeout(limits::CALL_MAX, client.request_text(request)).await;
-        let failure = match answer {
+        Err(match answer {
             Ok(Ok(text)) => return Ok(text),
-            Ok(Err(error)) => failure::of(what, &error),
-            Err(_) => Failure::Other(KubernetesError::Unreachable("no answer in time".to_owned())),
-        };
+            Ok(Err(error)) => self.failed(failure::of(what, &error)),
+            Err(_) => failure::late(),
+        })
+    }
+
+    /// Takes note of a failure: settings that are refused are read again before the next request.
+    fn failed(&self, failure: Failure) -> Failure {
         if let Failure::Other(KubernetesError::Credentials(_) | KubernetesError::Untrusted(_)) = failure {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        Err(failure)
+        failure
     }
 
     async fn patch(&self, node: &LiveNode, step: &Step) -> Result<LiveNode, KubernetesError> {
         let (what, manager) = match step {
-            Step::Taints(_) => ("set the taints of a node", TAINTS_MANAGER),
+            Step::Taints { .. } => ("set the taints of a node", TAINTS_MANAGER),
+            Step::OutOfService { .. } => ("mark a node as out of service", FIELD_MANAGER),
             Step::Apply { .. } => ("set labels and annotations of a node", FIELD_MANAGER),
             Step::Remove { .. } => ("remove labels and annotations of a node", FIELD_MANAGER),
         };
@@ -99,8 +106,8 @@ impl Kube {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         // What the configuration says wins over whoever else set the same key. Others keep every key it does not name.
         let (patch, params) = match step {
-            Step::Taints(_) | Step::Apply { .. } => (Patch::Apply(document), params.force()),
-            Step::Remove { .. } => (Patch::Merge(document), params),
+            Step::Taints { .. } | Step::Apply { .. } => (Patch::Apply(document), params.force()),
+            Step::OutOfService { .. } | Step::Remove { .. } => (Patch::Merge(document), params),
         };
         let request = Request::new(NODES.path).patch(&node.name, &params, &patch);
         let request = request.map_err(|error| failure::request(what, &error))?;
@@ -113,11 +120,19 @@ impl Kube {
 }
 
 impl Kubernetes for Kube {
-    fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
+    fn list(&self) -> KubernetesFuture<'_, NodeList> {
         Box::pin(async move {
-            let nodes = self.list_all::<RawNode>(NODES, &ListParams::default()).await?;
-            Ok(nodes.into_iter().map(LiveNode::from).collect())
+            let (nodes, moment) = self.list_all::<RawNode>(NODES, &ListParams::default()).await?;
+            Ok(NodeList { nodes: nodes.into_iter().map(LiveNode::from).collect(), moment })
         })
+    }
+
+    fn watch(&self, after: &str) -> KubernetesFuture<'_, Box<dyn NodeEvents>> {
+        Box::pin(watch::watch(self, after.to_owned()))
+    }
+
+    fn leases(&self) -> KubernetesFuture<'_, BTreeMap<String, Timestamp>> {
+        Box::pin(watch::leases(self))
     }
 
     fn find(&self, name: &str) -> KubernetesFuture<'_, Option<LiveNode>> {
@@ -137,10 +152,6 @@ impl Kubernetes for Kube {
     fn take(&self, node: &LiveNode, step: &Step) -> KubernetesFuture<'_, LiveNode> {
         let (node, step) = (node.clone(), step.clone());
         Box::pin(async move { self.patch(&node, &step).await })
-    }
-
-    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
-        Box::pin(drain::cordoned(self))
     }
 
     fn cordon(&self, name: &str) -> KubernetesFuture<'_, ()> {
@@ -193,7 +204,8 @@ mod tests {
         for waited in [
             kube.list().await.err(),
             kube.find("x").await.err(),
-            kube.cordoned().await.err(),
+            kube.watch("1").await.err(),
+            kube.leases().await.err(),
             kube.cordon("x").await.err(),
             kube.uncordon("x").await.err(),
             kube.pods("x").await.err(),

@@ -23,6 +23,15 @@ pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Nodes we look at. Kubernetes itself is made for five thousand.
 pub const NODES_MAX: usize = 100_000;
 
+/// Leases of kubelets we look at, one for each Node.
+pub const LEASES_MAX: usize = NODES_MAX;
+
+/// How long one watch lasts before another goes on where it ended. The API server ends them after five to ten minutes by itself.
+pub const WATCH_SECONDS: u32 = 240;
+
+/// Bytes of one event of a watch. A Node that lists fifty images is 40 KB; the API server takes no object above 3 MB.
+pub const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Pods of one Node. A kubelet takes 110 unless told otherwise; finished ones that nobody removed come on top.
 pub const NODE_PODS_MAX: usize = 20_000;
 

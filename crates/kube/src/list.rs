@@ -13,11 +13,10 @@ use crate::{
 /// Objects of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// What they are called, of many.
+    /// Plural name, for messages.
     pub name: &'static str,
-    /// Where they are.
     pub path: &'static str,
-    /// As many as we look at.
+    /// More of them are an error.
     pub max: usize,
 }
 
@@ -27,6 +26,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next one begins.
     pub next: Option<String>,
+    /// The moment the list is of.
+    pub moment: String,
 }
 
 #[derive(Deserialize)]
@@ -37,15 +38,18 @@ struct RawList<T> {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct RawListMeta {
     #[serde(rename = "continue")]
     next: Option<String>,
+    resource_version: String,
 }
 
 /// Reads a page.
 pub fn read_page<T: DeserializeOwned>(text: &str) -> Result<Page<T>, serde_json::Error> {
     let list: RawList<T> = serde_json::from_str(text)?;
-    Ok(Page { items: list.items, next: list.metadata.next.filter(|token| !token.is_empty()) })
+    let RawListMeta { next, resource_version: moment } = list.metadata;
+    Ok(Page { items: list.items, next: next.filter(|token| !token.is_empty()), moment })
 }
 
 /// A value in a field selector. Its own signs must not end it: a name that holds a comma would select something else.
@@ -61,12 +65,12 @@ pub fn field_value(text: &str) -> String {
 }
 
 impl Kube {
-    /// All objects that are asked for. Begins anew where the API server has forgotten the moment the list began at.
+    /// All objects that are asked for, and the moment they are of. Begins anew where the API server has forgotten the moment the list began at.
     pub(crate) async fn list_all<T: DeserializeOwned>(
         &self,
         kind: Kind,
         params: &ListParams,
-    ) -> Result<Vec<T>, KubernetesError> {
+    ) -> Result<(Vec<T>, String), KubernetesError> {
         let pages = async {
             for _ in 0..limits::LIST_ATTEMPTS {
                 match self.list_once(kind, params.clone()).await {
@@ -81,13 +85,18 @@ impl Kube {
         tokio::time::timeout(limits::LIST_MAX, pages).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn list_once<T: DeserializeOwned>(&self, kind: Kind, params: ListParams) -> Result<Vec<T>, Failure> {
+    async fn list_once<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        params: ListParams,
+    ) -> Result<(Vec<T>, String), Failure> {
         let what = &format!("list {}", kind.name);
         let mut params = params.limit(limits::PAGE_ITEMS);
         let mut items = Vec::new();
         loop {
             let request = Request::new(kind.path).list(&params).map_err(|error| failure::request(what, &error))?;
-            let page = read_page(&self.send(what, request).await?).map_err(|error| failure::answer(what, &error))?;
+            let page: Page<T> =
+                read_page(&self.send(what, request).await?).map_err(|error| failure::answer(what, &error))?;
             items.extend(page.items);
             if items.len() > kind.max {
                 let reason = format!("more than {} {}", kind.max, kind.name);
@@ -95,7 +104,7 @@ impl Kube {
             }
             match page.next {
                 Some(token) => params = params.continue_token(&token),
-                None => return Ok(items),
+                None => return Ok((items, page.moment)),
             }
         }
     }
@@ -116,6 +125,7 @@ mod tests {
         assert_eq!(page(json!({ "continue": "" })).next, None);
         assert_eq!(page(json!({})).next, None);
         assert_eq!(page(json!({})).items.len(), 1);
+        assert_eq!(page(json!({ "resourceVersion": "7" })).moment, "7");
         assert!(read_page::<Value>(r#"{"kind":"Status"}"#).is_err());
     }
 

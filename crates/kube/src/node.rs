@@ -3,7 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabakan_domain::cluster::attributes::{Applied, LiveNode, LiveTaint, REBOOT_ANNOTATION, Step};
+use jiff::Timestamp;
+use sabakan_domain::{
+    cluster::{
+        attributes::{REBOOT_ANNOTATION, Step, TAINTS_ANNOTATION},
+        live_node::{Applied, LiveNode, LiveTaint, ReadyCondition},
+    },
+    repair::gone::OUT_OF_SERVICE_ANNOTATION,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -58,6 +65,16 @@ struct RawTaint {
 #[derive(Deserialize)]
 struct RawStatus {
     addresses: Option<Vec<RawAddress>>,
+    conditions: Option<Vec<RawCondition>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -76,7 +93,10 @@ impl From<RawNode> for LiveNode {
     fn from(raw: RawNode) -> LiveNode {
         let RawMeta { name, uid, resource_version, labels, annotations, managed_fields } = raw.metadata;
         let RawSpec { taints, unschedulable } = raw.spec.unwrap_or_default();
-        let addresses = raw.status.and_then(|status| status.addresses).unwrap_or_default();
+        let (addresses, conditions) =
+            raw.status.map(|status| (status.addresses, status.conditions)).unwrap_or_default();
+        let (addresses, conditions) = (addresses.unwrap_or_default(), conditions.unwrap_or_default());
+        let annotations = annotations.unwrap_or_default();
         let inside = addresses.iter().filter(|address| address.kind == "InternalIP");
         LiveNode {
             name,
@@ -84,10 +104,11 @@ impl From<RawNode> for LiveNode {
             resource_version,
             addresses: inside.filter_map(|address| address.address.parse().ok()).collect(),
             labels: labels.unwrap_or_default(),
-            annotations: annotations.unwrap_or_default(),
+            applied: applied(&managed_fields.unwrap_or_default(), &annotations),
+            annotations,
             taints: taints.unwrap_or_default().into_iter().map(taint).collect(),
             cordoned: unschedulable.unwrap_or(false),
-            applied: applied(&managed_fields.unwrap_or_default()),
+            ready: conditions.into_iter().find(|condition| condition.kind == "Ready").map(ready),
         }
     }
 }
@@ -97,15 +118,22 @@ fn taint(raw: RawTaint) -> LiveTaint {
     LiveTaint { key, value, effect, time_added }
 }
 
+fn ready(raw: RawCondition) -> ReadyCondition {
+    let since = raw.last_transition_time.and_then(|text| text.parse::<Timestamp>().ok());
+    ReadyCondition { status: raw.status, since }
+}
+
 /// What our last apply owns. In `fieldsV1` every member is the name of a field behind `f:`.
-fn applied(managers: &[RawManager]) -> Applied {
+fn applied(managers: &[RawManager], annotations: &BTreeMap<String, String>) -> Applied {
     let ours = |manager: &&RawManager| manager.manager == FIELD_MANAGER && manager.operation == "Apply";
     let keys = |field: &str| -> BTreeSet<String> {
         let owned =
             managers.iter().filter(ours).filter_map(|manager| manager.fields_v1["f:metadata"][field].as_object());
         owned.flat_map(Map::keys).filter_map(|key| key.strip_prefix("f:")).map(str::to_owned).collect()
     };
-    Applied { labels: keys("f:labels"), annotations: keys("f:annotations") }
+    let taints = annotations.get(TAINTS_ANNOTATION).map(String::as_str).unwrap_or_default();
+    let taints = taints.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect();
+    Applied { labels: keys("f:labels"), annotations: keys("f:annotations"), taints }
 }
 
 /// What keeps new pods away from a Node and marks that as ours, or undoes both. One document, so that nobody sees one without the other.
@@ -119,12 +147,21 @@ pub fn document(node: &LiveNode, step: &Step) -> Value {
     // With the UID a Node that is gone is not created again, and one that took its name is left alone.
     let mut metadata = Map::from_iter([("uid".to_owned(), json!(node.uid))]);
     match step {
-        Step::Taints(taints) => {
-            // Taints are one list to Kubernetes: those that somebody else added since we read it would be lost.
+        // Taints are one list to Kubernetes: those that somebody else added since we read it would be lost.
+        Step::Taints { list, ours } => {
             metadata.insert("name".to_owned(), json!(node.name));
             metadata.insert("resourceVersion".to_owned(), json!(node.resource_version));
-            let taints: Vec<Value> = taints.iter().map(taint_document).collect();
-            json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": { "taints": taints } })
+            if !ours.is_empty() {
+                let ours = ours.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+                metadata.insert("annotations".to_owned(), json!({ (TAINTS_ANNOTATION): ours }));
+            }
+            json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": { "taints": taints_document(list) } })
+        }
+        Step::OutOfService { list, is_on } => {
+            metadata.insert("resourceVersion".to_owned(), json!(node.resource_version));
+            let mark = if *is_on { json!("true") } else { Value::Null };
+            metadata.insert("annotations".to_owned(), json!({ (OUT_OF_SERVICE_ANNOTATION): mark }));
+            json!({ "metadata": metadata, "spec": { "taints": taints_document(list) } })
         }
         Step::Apply { labels, annotations } => {
             metadata.insert("name".to_owned(), json!(node.name));
@@ -144,6 +181,10 @@ pub fn document(node: &LiveNode, step: &Step) -> Value {
             json!({ "metadata": metadata })
         }
     }
+}
+
+fn taints_document(list: &[LiveTaint]) -> Value {
+    list.iter().map(taint_document).collect()
 }
 
 fn taint_document(taint: &LiveTaint) -> Value {
@@ -167,7 +208,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
                 "name": "10.0.0.1", "uid": "u", "resourceVersion": "7",
-                "labels": { "a": "1" }, "annotations": { "n": "2" },
+                "labels": { "a": "1" }, "annotations": { "n": "2", "sabakan.cybozu.com/taints": "gpu,k" },
                 "managedFields": [
                     { "manager": "sabakan", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {
                         "f:metadata": {
@@ -194,6 +235,10 @@ mod tests {
                     { "type": "InternalIP", "address": "fd00::1" },
                 ],
                 "images": [{ "names": ["x"] }],
+                "conditions": [
+                    { "type": "MemoryPressure", "status": "False" },
+                    { "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z", "reason": "NodeStatusUnknown" },
+                ],
             },
         })
     }
@@ -227,10 +272,15 @@ mod tests {
             resource_version: "7".to_owned(),
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
             labels: map(&[("a", "1")]),
-            annotations: map(&[("n", "2")]),
+            annotations: map(&[("n", "2"), ("sabakan.cybozu.com/taints", "gpu,k")]),
             taints: taints(),
             cordoned: true,
-            applied: Applied { labels: set(&["a", "example.com/f:b"]), annotations: set(&["n"]) },
+            ready: Some(ReadyCondition { status: "Unknown".to_owned(), since: "2026-01-02T03:04:05Z".parse().ok() }),
+            applied: Applied {
+                labels: set(&["a", "example.com/f:b"]),
+                annotations: set(&["n"]),
+                taints: set(&["gpu", "k"]),
+            },
         };
         assert_eq!(read(&node().to_string()).unwrap(), expected);
     }
@@ -255,10 +305,13 @@ mod tests {
         let none = BTreeMap::new();
         for (step, expected) in [
             (
-                Step::Taints(taints()),
+                Step::Taints { list: taints(), ours: set(&["k", "l"]) },
                 json!({
                     "apiVersion": "v1", "kind": "Node",
-                    "metadata": { "name": "10.0.0.1", "uid": "u", "resourceVersion": "7" },
+                    "metadata": {
+                        "name": "10.0.0.1", "uid": "u", "resourceVersion": "7",
+                        "annotations": { "sabakan.cybozu.com/taints": "k,l" },
+                    },
                     "spec": { "taints": [
                         { "key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z" },
                         { "key": "k", "value": "v", "effect": "NoSchedule" },
@@ -266,10 +319,33 @@ mod tests {
                 }),
             ),
             (
-                Step::Taints(Vec::new()),
+                Step::Taints { list: Vec::new(), ours: set(&[]) },
                 json!({
                     "apiVersion": "v1", "kind": "Node",
                     "metadata": { "name": "10.0.0.1", "uid": "u", "resourceVersion": "7" },
+                    "spec": { "taints": [] },
+                }),
+            ),
+            (
+                Step::OutOfService { list: taints(), is_on: true },
+                json!({
+                    "metadata": {
+                        "uid": "u", "resourceVersion": "7",
+                        "annotations": { "sabakan.cybozu.com/out-of-service": "true" },
+                    },
+                    "spec": { "taints": [
+                        { "key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z" },
+                        { "key": "k", "value": "v", "effect": "NoSchedule" },
+                    ]},
+                }),
+            ),
+            (
+                Step::OutOfService { list: Vec::new(), is_on: false },
+                json!({
+                    "metadata": {
+                        "uid": "u", "resourceVersion": "7",
+                        "annotations": { "sabakan.cybozu.com/out-of-service": null },
+                    },
                     "spec": { "taints": [] },
                 }),
             ),

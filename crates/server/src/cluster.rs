@@ -9,10 +9,7 @@ use sabakan_drivers::{
 };
 use sabakan_service::{
     Foundation,
-    cluster::{
-        Cluster, ClusterOptions, TaintSource,
-        kubernetes::{Applier, NodeTaints},
-    },
+    cluster::{Cluster, ClusterOptions, kubernetes::Applier, live_nodes::LiveNodes},
     tasks::{applier, planner},
 };
 use sabakan_store::keys::Keys;
@@ -92,15 +89,16 @@ pub async fn open(
         let registry = GraphqlRegistry::new(url, *timeout).context("--cluster-registry-url")?;
         anyhow::Ok(Arc::new(registry) as Arc<dyn Registry>)
     });
-    let (mut taints, mut applier) = (None, None);
+    let (mut nodes, mut applier) = (None, None);
     if let Some(settings) = &config.kubernetes {
         let kubernetes = kubernetes(&settings.access).await.context("--cluster-kubeconfig")?;
-        taints = Some(Arc::new(NodeTaints(Arc::clone(&kubernetes))) as Arc<dyn TaintSource>);
-        applier = settings.apply.then(|| Arc::new(Applier::new(kubernetes)));
+        let live = Arc::new(LiveNodes::new(Arc::clone(&kubernetes)));
+        applier = settings.apply.then(|| Arc::new(Applier::new(kubernetes, Arc::clone(&live))));
+        nodes = Some(live);
     }
     let options = ClusterOptions {
         registry: registry.transpose()?,
-        taints,
+        nodes,
         applier,
         server,
         period: config.period,
@@ -134,6 +132,9 @@ pub fn start(
 ) {
     if config.planner {
         tracker.spawn(planner::run(Arc::clone(foundation), Arc::clone(cluster), stop.clone()));
+    }
+    if let Some(nodes) = &cluster.options().nodes {
+        tracker.spawn(Arc::clone(nodes).run(stop.clone()));
     }
     tracker.spawn(applier::run(Arc::clone(foundation), Arc::clone(cluster), stop.clone()));
 }

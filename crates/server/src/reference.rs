@@ -66,9 +66,18 @@ fn keys_page() -> String {
          `--etcd-prefix` says otherwise, on either store. `etcdctl get --prefix /sabakan/` shows them on etcd, \
          `sabakan store export` on both.\n\n| key | value | meaning |\n| --- | --- | --- |\n",
     );
-    for doc in keys::KEYS {
-        let keys::KeyDoc { pattern, value, meaning } = doc;
+    let row = |text: &mut String, keys::KeyDoc { pattern, value, meaning }: keys::KeyDoc| {
         writeln!(text, "| `{pattern}` | {value} | {meaning} |").expect("writing to a string does not fail");
+    };
+    for doc in keys::KEYS {
+        row(&mut text, *doc);
+    }
+    text.push_str(
+        "\n## Keys of CKE\n\nWith `--cluster-mirror-prefix`, [copies for a CKE](../guides/moving-from-cke.md) stand under that \
+         prefix. The last three go with any of the others.\n\n| key | value | meaning |\n| --- | --- | --- |\n",
+    );
+    for key in keys::MirroredKey::ALL {
+        row(&mut text, key.doc());
     }
     text
 }

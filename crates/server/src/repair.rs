@@ -36,6 +36,7 @@ pub fn open(
     let planned = cluster.options();
     let options = RepairOptions {
         registry: planned.registry.clone(),
+        nodes: planned.nodes.clone(),
         kubernetes: planned.applier.as_deref().map(Applier::kubernetes),
         server: planned.server.clone(),
         period: config.period,

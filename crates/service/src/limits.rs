@@ -156,6 +156,28 @@ pub const PLANS_SEARCHED_MAX: usize = 200;
 /// How often Nodes in Kubernetes are looked at when the configuration does not change: others change them too.
 pub const APPLY_PERIOD: Duration = Duration::from_secs(60);
 
+/// The least pause between two looks at what to apply because a Node changed. Another program that wants something else on the same
+/// Node is not outrun, it is found out.
+pub const APPLY_NODES_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a watch of Nodes may be silent. Kubernetes says every minute that nothing happened.
+pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(90);
+
+/// The pause before Nodes are listed or watched anew; it doubles up to the longest while Kubernetes does not answer.
+pub const WATCH_PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest such pause.
+pub const WATCH_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How often Nodes are listed where they may not be watched.
+pub const NODES_EVERY: Duration = Duration::from_secs(10);
+
+/// How long Kubernetes may take to list leases, while everything else of repair waits.
+pub const LEASES_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How old leases of kubelets may be. They are renewed every ten seconds.
+pub const LEASES_EVERY: Duration = Duration::from_secs(10);
+
 /// The least pause between two looks at what to apply. A burst of changes is looked at once.
 pub const APPLY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -204,9 +226,6 @@ pub const TRIES_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// How much later than its deadline a power change may be told to have failed.
 pub const POWER_ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// How often Kubernetes is asked for cordoned nodes when both queues are at rest.
-pub const CORDONS_EVERY: Duration = Duration::from_secs(60);
 
 /// How long Kubernetes may take to tell about all nodes that are looked after, while everything else of repair waits.
 pub const NODES_READ_MAX: Duration = Duration::from_secs(20);

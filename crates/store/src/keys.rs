@@ -1,5 +1,8 @@
 //! Every key of the system, on one page. Nobody above this crate sees a key; [`KEYS`] is what the reference page is made of.
 
+mod mirror;
+
+pub use mirror::MirroredKey;
 use sabakan_domain::{
     crypt::DiskPath,
     mac::Mac,
@@ -570,11 +573,6 @@ impl Keys {
 
     pub(crate) fn leader(&self, task: &str) -> String {
         self.key(&format!("leaders/{task}"))
-    }
-
-    /// A copy for the program that carries configurations out, if there shall be one.
-    pub(crate) fn mirrored(&self, name: &str) -> Option<String> {
-        self.mirror_prefix.as_ref().map(|prefix| format!("{prefix}{name}"))
     }
 
     /// What a key is, if it is one of those the view keeps.

@@ -2,11 +2,11 @@
 //! HTTP or HTTPS. For tests of what we ask such a server for, on machines that cannot run one.
 //!
 //! Covered of all: list (pages, expired pages, the selectors we use), UIDs; bearer tokens and client certificates; rights that are
-//! missing; answers that fail, do not come, or come too late. Of Nodes: get, apply, JSON merge patch; labels, annotations and `spec`;
-//! field managers, conflicts, force, resource versions. Of pods: get, deletion, eviction with dry run and preconditions; pods that take
-//! their time to go.
+//! missing; answers that fail, do not come, or come too late. Of Nodes: get, watch, apply, JSON merge patch; labels, annotations and
+//! `spec`; field managers, conflicts, force, resource versions. Of pods: get, deletion, eviction with dry run and preconditions; pods
+//! that take their time to go. Leases of kubelets, as the test sets them.
 //!
-//! Not covered: watches, strategic merge and JSON patches, lists merged by key, admission, other kinds, creation and change of pods and
+//! Not covered: watches of anything else or of a moment that is forgotten, strategic merge and JSON patches, lists merged by key, admission, other kinds, creation and change of pods and
 //! namespaces over HTTP. Nobody schedules: a cordoned Node only says that it is one, and no controller puts another pod where one left.
 //! A disruption budget counts no pods, it says per pod what the test wants. Grace periods end when the test says so.
 //!
@@ -18,6 +18,7 @@ mod nodes;
 mod object;
 mod pods;
 mod serve;
+mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -72,6 +73,10 @@ pub struct State {
     pub pods: BTreeMap<String, Pod>,
     /// Labels of namespaces, by name.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// When kubelets renewed their leases, by the name of their Nodes.
+    pub leases: BTreeMap<String, String>,
+    /// Nodes that were deleted, each with the version of that moment.
+    pub deleted: Vec<(u64, String)>,
     /// The last resource version.
     pub version: u64,
     /// Every write it was asked for: verb, name, field manager.
@@ -172,7 +177,24 @@ impl KubernetesDouble {
 
     /// Somebody deletes a Node.
     pub fn delete(&self, name: &str) {
-        self.state().nodes.remove(name).expect("a node of this name");
+        let mut state = self.state();
+        state.nodes.remove(name).expect("a node of this name");
+        let version = state.tick();
+        state.deleted.push((version, name.to_owned()));
+    }
+
+    /// A kubelet, or whoever notices its silence, changes the status of a Node.
+    pub fn edit_status(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut state = self.state();
+        let version = state.tick();
+        let node = state.nodes.get_mut(name).expect("a node of this name");
+        edit(&mut node.status);
+        node.version = version;
+    }
+
+    /// The condition `Ready` of a Node changes: `True`, `False` or `Unknown`.
+    pub fn set_ready(&self, name: &str, status: &str) {
+        self.edit_status(name, |node| node["conditions"] = json!([{ "type": "Ready", "status": status }]));
     }
 
     /// Somebody who does not use server-side apply changes a Node, such as `kubectl label` or the node controller.

@@ -4,90 +4,30 @@
 //! goes by itself. Taints are one list that has one owner, so that whoever writes ours also writes everybody else's: [`next_step`]
 //! keeps those of others as they were read, and whoever carries the step out does so only if the Node has not changed since.
 //!
-//! Decides about Nodes of the configuration only. Which of them exist is found out by [`find`]; none is ever created or deleted.
+//! What is ours in that list is written down in an annotation of the same request ([`TAINTS_ANNOTATION`]).
+//!
+//! Decides about Nodes of the configuration only. Which of them exist is found out by [`super::live_node::find`]; none is ever created
+//! or deleted.
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    net::IpAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{
     config::{Configuration, Effect, MASTER_TAINT, Node, Taint},
     input::LiveTaints,
+    live_node::{CONTROL_PLANE_ROLES, KeyOwner, LiveNode, LiveTaint},
 };
 
 /// The label of control planes.
 pub const MASTER_LABEL: &str = "cke.cybozu.com/master";
 /// The annotation of whoever reboots nodes. Never set and never removed here.
 pub const REBOOT_ANNOTATION: &str = "cke.cybozu.com/reboot";
-
-/// A taint as Kubernetes has it. Unlike those of a configuration it may have an effect nobody here knows of.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LiveTaint {
-    /// What it is about.
-    pub key: String,
-    /// More about it.
-    pub value: String,
-    /// What it does, in the words of Kubernetes.
-    pub effect: String,
-    /// When it was added, as text. Pods that tolerate a taint for some time are counted from it, so it must survive a rewrite of the
-    /// list.
-    pub time_added: Option<String>,
-}
-
-impl LiveTaint {
-    fn is(&self, taint: &Taint) -> bool {
-        self.key == taint.key && self.value == taint.value && self.effect == taint.effect.as_str()
-    }
-}
-
-impl From<&Taint> for LiveTaint {
-    fn from(taint: &Taint) -> LiveTaint {
-        LiveTaint {
-            key: taint.key.clone(),
-            value: taint.value.clone(),
-            effect: taint.effect.as_str().to_owned(),
-            time_added: None,
-        }
-    }
-}
-
-/// Keys that Kubernetes says belong to us: the ones of our last apply, unless somebody else has changed them since.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// Of labels.
-    pub labels: BTreeSet<String>,
-    /// Of annotations.
-    pub annotations: BTreeSet<String>,
-}
-
-/// A Node object, as far as we look at it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveNode {
-    /// Its name.
-    pub name: String,
-    /// Tells it from another Node that had or will have this name.
-    pub uid: String,
-    /// Changes with every write to it, by anybody.
-    pub resource_version: String,
-    /// Addresses inside the cluster.
-    pub addresses: Vec<IpAddr>,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// Its taints, in order.
-    pub taints: Vec<LiveTaint>,
-    /// No new pods are put on it.
-    pub cordoned: bool,
-    /// What of it is ours.
-    pub applied: Applied,
-}
+/// The annotation with the keys of the taints that we set, separated by commas.
+pub const TAINTS_ANNOTATION: &str = "sabakan.cybozu.com/taints";
 
 /// What a node shall carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +44,21 @@ pub struct Attributes {
 /// Node from which [`next_step`] goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Replace the list of taints by this one, if the Node is still as it was read.
-    Taints(Vec<LiveTaint>),
+    /// Replace the list of taints, if the Node is still as it was read.
+    Taints {
+        /// The whole list, everybody's taints.
+        list: Vec<LiveTaint>,
+        /// The keys of it that are ours from now on.
+        ours: BTreeSet<String>,
+    },
+    /// Replace the list of taints because the machine of the Node has no power, or has it again, if the Node is still as it was read.
+    /// The mark that says so comes and goes with it. Taken by whoever repairs, see [`crate::repair::gone`].
+    OutOfService {
+        /// The whole list, everybody's taints.
+        list: Vec<LiveTaint>,
+        /// It has no power.
+        is_on: bool,
+    },
     /// Apply exactly these labels and annotations as ours. Keys of our last apply that are not among them go.
     Apply {
         /// All our labels.
@@ -120,13 +73,6 @@ pub enum Step {
         /// Annotations.
         annotations: BTreeSet<String>,
     },
-}
-
-/// Whether a key is the cluster's own, so that one nobody wants any more is removed whoever set it.
-pub fn is_owned(key: &str) -> bool {
-    key.starts_with("cke.cybozu.com/")
-        || key.contains(".cke.cybozu.com/")
-        || key.starts_with("node-role.kubernetes.io/")
 }
 
 /// Whether the configuration wants its control planes tainted.
@@ -163,13 +109,15 @@ pub fn wanted(node: &Node, taint_control_plane: bool) -> Attributes {
 ///
 /// Taints go first. They keep pods away, and a Node without its labels does less harm than one that takes pods it must not have.
 pub fn next_step(wanted: &Attributes, live: &LiveNode) -> Option<Step> {
-    if let Some(taints) = taints(&wanted.taints, &live.taints) {
-        return Some(Step::Taints(taints));
+    if let Some(step) = taints(&wanted.taints, live) {
+        return Some(step);
     }
-    let is_applied = is_applied(&wanted.labels, &live.labels, &live.applied.labels)
+    let mut labels = wanted.labels.clone();
+    labels.retain(|key, _| !is_role_of_others(key, live));
+    let is_applied = is_applied(&labels, &live.labels, &live.applied.labels)
         && is_applied(&wanted.annotations, &live.annotations, &live.applied.annotations);
     if !is_applied {
-        return Some(Step::Apply { labels: wanted.labels.clone(), annotations: wanted.annotations.clone() });
+        return Some(Step::Apply { labels, annotations: wanted.annotations.clone() });
     }
     let labels = left_over(&wanted.labels, &live.labels);
     let mut annotations = left_over(&wanted.annotations, &live.annotations);
@@ -178,19 +126,27 @@ pub fn next_step(wanted: &Attributes, live: &LiveNode) -> Option<Step> {
     (!is_clean).then_some(Step::Remove { labels, annotations })
 }
 
-/// The list of taints to write; `None`: the present one is right.
+/// Whether a label that marks control planes was put there by somebody else. Its value is theirs: tools that set clusters up write none,
+/// and a label that we had taken over would go when we demote the node.
+fn is_role_of_others(key: &str, live: &LiveNode) -> bool {
+    CONTROL_PLANE_ROLES.contains(&key) && live.labels.contains_key(key) && !live.applied.labels.contains(key)
+}
+
+/// The step that puts the taints right; `None`: they are.
 ///
-/// A key that the configuration names is the configuration's, with every value and effect. A key of ours that it does not name goes. All
-/// others belong to somebody else and stay as they are, `node.kubernetes.io/not-ready` among them.
-fn taints(wanted: &[Taint], live: &[LiveTaint]) -> Option<Vec<LiveTaint>> {
-    let stays = |taint: &LiveTaint| {
-        let is_named = wanted.iter().any(|wanted| wanted.key == taint.key);
-        wanted.iter().any(|wanted| taint.is(wanted)) || !(is_named || is_owned(&taint.key))
+/// A key that the configuration names is the configuration's, with every value and effect. A key of the configuration, or one that we
+/// set before, goes when it is not named. All others belong to somebody else and stay as they are, `node.kubernetes.io/not-ready` and
+/// the role that a tool gave to a control plane among them.
+fn taints(wanted: &[Taint], live: &LiveNode) -> Option<Step> {
+    let ours: BTreeSet<String> = wanted.iter().map(|taint| taint.key.clone()).collect();
+    let is_ours = |key: &str| {
+        ours.contains(key) || live.applied.taints.contains(key) || KeyOwner::of(key) == KeyOwner::Configuration
     };
-    let mut list: Vec<LiveTaint> = live.iter().filter(|taint| stays(taint)).cloned().collect();
-    let missing = wanted.iter().filter(|wanted| !live.iter().any(|taint| taint.is(wanted)));
+    let stays = |taint: &LiveTaint| wanted.iter().any(|wanted| taint.is(wanted)) || !is_ours(&taint.key);
+    let mut list: Vec<LiveTaint> = live.taints.iter().filter(|taint| stays(taint)).cloned().collect();
+    let missing = wanted.iter().filter(|wanted| !live.taints.iter().any(|taint| taint.is(wanted)));
     list.extend(missing.map(LiveTaint::from));
-    (list != live).then_some(list)
+    (list != live.taints || ours != live.applied.taints).then_some(Step::Taints { list, ours })
 }
 
 /// Whether every wanted value is there and the keys that are ours are exactly the wanted ones. A right value that somebody else set is
@@ -199,49 +155,10 @@ fn is_applied(wanted: &BTreeMap<String, String>, live: &BTreeMap<String, String>
     wanted.iter().all(|(key, value)| live.get(key) == Some(value)) && wanted.keys().eq(ours.iter())
 }
 
-/// Keys of the cluster that nobody wants and that did not go with our own apply: somebody else set them.
+/// Keys of the configuration that it does not name and that did not go with our own apply: somebody else set them.
 fn left_over(wanted: &BTreeMap<String, String>, live: &BTreeMap<String, String>) -> BTreeSet<String> {
-    live.keys().filter(|key| is_owned(key) && !wanted.contains_key(*key)).cloned().collect()
-}
-
-/// The Nodes of the configuration, by position in it: the one with the node's name, or else the only one that has its address.
-///
-/// A Node that has the name of one node of the configuration is never taken for another. Where two Nodes claim one address, or one
-/// Node is claimed twice, it is not known which is meant, and none is.
-pub fn find(configuration: &Configuration, live: &[LiveNode]) -> Vec<Option<usize>> {
-    let by_name: HashMap<&str, usize> = live.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
-    let named: Vec<Option<usize>> =
-        configuration.nodes.iter().map(|node| by_name.get(name(node).as_str()).copied()).collect();
-    let taken: BTreeSet<usize> = named.iter().flatten().copied().collect();
-    let mut by_address: HashMap<IpAddr, Vec<usize>> = HashMap::new();
-    for (at, node) in live.iter().enumerate().filter(|(at, _)| !taken.contains(at)) {
-        let addresses: BTreeSet<IpAddr> = node.addresses.iter().copied().collect();
-        addresses.into_iter().for_each(|address| by_address.entry(address).or_default().push(at));
-    }
-    let addressed = |node: &Node| match by_address.get(&node.address).map(Vec::as_slice) {
-        Some([only]) => Some(*only),
-        _ => None,
-    };
-    let mut found: Vec<Option<usize>> =
-        named.into_iter().zip(&configuration.nodes).map(|(named, node)| named.or_else(|| addressed(node))).collect();
-    let mut claims = vec![0_u32; live.len()];
-    found.iter().flatten().for_each(|at| claims[*at] += 1);
-    for claim in &mut found {
-        *claim = claim.filter(|at| claims[*at] == 1);
-    }
-    found
-}
-
-/// Keys of the taints of all Nodes, by the address that is a Node's name and by those it says it has.
-pub fn live_taints(live: &[LiveNode]) -> LiveTaints {
-    let mut taints = LiveTaints::new();
-    for node in live {
-        let addresses: BTreeSet<IpAddr> = node.name.parse().into_iter().chain(node.addresses.iter().copied()).collect();
-        for address in addresses {
-            taints.entry(address).or_default().extend(node.taints.iter().map(|taint| taint.key.clone()));
-        }
-    }
-    taints
+    let is_configured = |key: &&String| KeyOwner::of(key) == KeyOwner::Configuration;
+    live.keys().filter(is_configured).filter(|key| !wanted.contains_key(*key)).cloned().collect()
 }
 
 /// Taints to plan with, from what reading them gave.

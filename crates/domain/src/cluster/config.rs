@@ -77,9 +77,9 @@ impl Taint {
 /// One machine of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its address, which is also its identity and its name in Kubernetes.
+    /// Its address, which is also its identity, and its name in Kubernetes unless it has another.
     pub address: IpAddr,
-    /// Another name; only in configurations written by hand.
+    /// Another name in Kubernetes, from the pattern of its template or written by hand; empty: its address.
     pub hostname: String,
     /// Who logs in on it.
     pub user: String,

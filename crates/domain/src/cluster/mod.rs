@@ -8,10 +8,13 @@
 //! `service::cluster`.
 
 pub mod attributes;
+pub mod cke;
 pub mod config;
 pub mod constraints;
 pub mod history;
+pub mod hostname;
 pub mod input;
+pub mod live_node;
 pub mod names;
 pub mod plan;
 mod pool;

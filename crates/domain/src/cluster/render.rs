@@ -1,10 +1,11 @@
-//! From a machine to a node: its annotations, labels and taints. Later entries overwrite earlier ones.
+//! From a machine to a node: its name, annotations, labels and taints. Later entries overwrite earlier ones.
 
 use std::net::IpAddr;
 
 use super::{
     config::{Effect, Node, STATE_TAINT, Taint},
     input::ListedMachine,
+    live_node::SERIAL_ANNOTATION,
     template::NodeTemplate,
 };
 use crate::lifecycle::HealthState;
@@ -13,7 +14,7 @@ use crate::lifecycle::HealthState;
 pub fn node(machine: &ListedMachine, address: IpAddr, template: &NodeTemplate, control_plane: bool) -> Node {
     let mut annotations = template.annotations.clone();
     annotations.extend([
-        ("cke.cybozu.com/serial".to_owned(), machine.serial.to_string()),
+        (SERIAL_ANNOTATION.to_owned(), machine.serial.to_string()),
         ("cke.cybozu.com/register-date".to_owned(), machine.register_date.whole_seconds()),
         ("cke.cybozu.com/retire-date".to_owned(), machine.retire_date.whole_seconds()),
     ]);
@@ -41,7 +42,8 @@ pub fn node(machine: &ListedMachine, address: IpAddr, template: &NodeTemplate, c
     }
     let mut taints = template.taints.clone();
     taints.extend(state_taint(machine.state));
-    Node { address, hostname: String::new(), user: template.user.clone(), control_plane, annotations, labels, taints }
+    let hostname = template.hostname.as_ref().map(|pattern| pattern.render(machine, address)).unwrap_or_default();
+    Node { address, hostname, user: template.user.clone(), control_plane, annotations, labels, taints }
 }
 
 /// The taint that tells pods of a machine that is leaving.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     config::{self, ROLE, Taint, WEIGHT},
+    hostname::HostnamePattern,
     shape::{self, Checker, Place, Problem, page, quote},
     variables::VARIABLES,
 };
@@ -23,6 +24,8 @@ pub struct NodeTemplate {
     pub role: Option<String>,
     /// Its share among the workers.
     pub weight: f64,
+    /// How its nodes are called in Kubernetes; `None`: by their addresses.
+    pub hostname: Option<HostnamePattern>,
     /// Who logs in.
     pub user: String,
     /// Annotations that all of them get.
@@ -56,9 +59,22 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template, fills defaults in and refuses what cannot work, all of it at once.
-    pub fn parse(mut document: Value) -> Result<Template, Vec<Problem>> {
+    /// Reads a template that somebody wrote, fills defaults in and refuses what cannot work, all of it at once.
+    pub fn parse(document: Value) -> Result<Template, Vec<Problem>> {
         let mut checker = Checker::default();
+        if let Some(Value::Array(nodes)) = document.get("nodes") {
+            check_hostnames(nodes, &mut checker);
+        }
+        Template::read(document, checker)
+    }
+
+    /// Reads a template that was stored. Earlier versions took any `hostname` and ignored it; one that is no pattern is ignored
+    /// still, because a template that cannot be read stops everything.
+    pub fn stored(document: Value) -> Result<Template, Vec<Problem>> {
+        Template::read(document, Checker::default())
+    }
+
+    fn read(mut document: Value, mut checker: Checker) -> Result<Template, Vec<Problem>> {
         if let Some(Value::Array(nodes)) = document.get("nodes") {
             check_nodes(nodes, &mut checker);
         }
@@ -82,6 +98,14 @@ impl Template {
         Ok(Template { control_plane, workers, tolerations, rest, document })
     }
 
+    /// What is allowed but doubtful.
+    pub fn warnings(&self) -> Vec<Problem> {
+        let differs = |worker: &&NodeTemplate| worker.hostname != self.control_plane.hostname;
+        let reason = "a machine that becomes a control plane, or a worker again, gets another name in Kubernetes, because the \
+                      node templates differ in `hostname`";
+        self.workers.iter().find(differs).map(|_| Problem::new("nodes", reason)).into_iter().collect()
+    }
+
     /// The audit policy of the API server, a YAML text that must be a mapping. Who can read YAML checks it.
     pub fn audit_log_policy(&self) -> Option<&str> {
         let policy = self.document.pointer("/options/kube-api/audit_log_policy")?.as_str()?;
@@ -96,6 +120,7 @@ impl NodeTemplate {
         NodeTemplate {
             role: labels.get(ROLE).filter(|role| !role.is_empty()).cloned(),
             weight: labels.get(WEIGHT).and_then(|weight| weight.parse().ok()).unwrap_or(1.0),
+            hostname: hostname(node).and_then(|text| HostnamePattern::parse(text).ok()),
             user: node["user"].as_str().unwrap_or_default().to_owned(),
             annotations: config::pairs(node, "annotations"),
             labels,
@@ -120,6 +145,19 @@ fn is_control_plane(node: &Value) -> bool {
 
 fn label<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
     node.get("labels")?.get(key)?.as_str()
+}
+
+/// The pattern of a node template, if it has one.
+fn hostname(node: &Value) -> Option<&str> {
+    node.get("hostname")?.as_str().filter(|text| !text.is_empty())
+}
+
+fn check_hostnames(nodes: &[Value], checker: &mut Checker) {
+    for (index, node) in nodes.iter().enumerate() {
+        if let Some(Err(error)) = hostname(node).map(HostnamePattern::parse) {
+            checker.problem(&Place::ROOT.key("nodes").index(index).key("hostname"), error.to_string());
+        }
+    }
 }
 
 /// What holds for all node templates together.

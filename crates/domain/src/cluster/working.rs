@@ -7,8 +7,10 @@ use std::{
 };
 
 use super::{
-    config::{Configuration, KUBERNETES_TAINTS, MASTER_TAINT, STATE_TAINT},
+    config::{Configuration, MASTER_TAINT, STATE_TAINT},
+    hostname,
     input::{Input, ListedMachine},
+    live_node::{CONTROL_PLANE_ROLES, KeyOwner},
     pool::{Entry, Pool, Ranked, Wanted},
     render,
     report::{
@@ -203,9 +205,10 @@ impl<'a> Working<'a> {
     /// Taints of a machine's node that a control plane must not have.
     pub fn intolerable(&self, machine: usize) -> Vec<&'a str> {
         let tolerated = |key: &str| {
-            key.starts_with(KUBERNETES_TAINTS)
-                || key == STATE_TAINT
-                || key == MASTER_TAINT
+            KeyOwner::of(key) == KeyOwner::Kubernetes
+                || [STATE_TAINT, MASTER_TAINT].contains(&key)
+                // What keeps pods away from control planes must not keep control planes away.
+                || CONTROL_PLANE_ROLES.contains(&key)
                 || self.input.template.tolerations.contains(key)
         };
         let keys = self.input.taints.get(&IpAddr::V4(self.machines[machine].address));
@@ -511,7 +514,10 @@ impl<'a> Working<'a> {
             nodes.push(render::node(machine, address, template, false));
         }
         let configuration = Configuration { nodes, rest: template.rest.clone() };
-        let problems = configuration.check();
+        let mut problems = configuration.check();
+        let seated = self.seated_control_planes().into_iter().chain(self.seated_workers());
+        let seated = seated.map(|machine| self.machines[machine].machine);
+        problems.extend(hostname::check(&seated.zip(&configuration.nodes).collect::<Vec<_>>()));
         if problems.is_empty() { Ok(configuration) } else { Err(Blocked::Invalid { problems }) }
     }
 

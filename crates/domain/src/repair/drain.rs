@@ -10,7 +10,7 @@ use std::{
 
 use super::procedure::DrainRules;
 use crate::{
-    cluster::attributes::{LiveNode, REBOOT_ANNOTATION},
+    cluster::{attributes::REBOOT_ANNOTATION, live_node::LiveNode},
     limits,
 };
 

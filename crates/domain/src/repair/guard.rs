@@ -16,8 +16,10 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
+
 use super::hands_off::HandsOff;
-use crate::{lifecycle::HealthState, machine::Rack, words::Serial};
+use crate::{cluster::live_node::LiveNode, lifecycle::HealthState, machine::Rack, words::Serial};
 
 /// What machines can have in common. Names exist once, in [`GroupKind::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +136,14 @@ pub struct SecondOpinion {
     pub bmc_answers: Option<bool>,
     /// It renewed its lease since it was reported.
     pub lease_renewed: Option<bool>,
+}
+
+impl SecondOpinion {
+    /// What its kubelet says about a machine that was reported at a moment: the lease it renews, or else whether its Node is ready.
+    pub fn with_kubelet(self, node: &LiveNode, lease: Option<Timestamp>, reported: Timestamp) -> SecondOpinion {
+        let lease_renewed = lease.map_or_else(|| node.is_ready(), |at| at > reported);
+        SecondOpinion { lease_renewed: Some(lease_renewed), ..self }
+    }
 }
 
 /// A machine that is reported as broken.

@@ -8,6 +8,7 @@
 pub mod drain;
 pub mod enqueue;
 pub mod entry;
+pub mod gone;
 pub mod guard;
 pub mod hands_off;
 pub mod incident;

@@ -114,7 +114,27 @@ pub struct Operation {
     pub success_command_timeout: Option<Duration>,
 }
 
+/// Why a step is not begun, or not begun again, by the state of the machine alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NothingLeft {
+    /// Nothing is left to repair.
+    Well,
+    /// It is being emptied, or is empty: whoever is asked about its health, it must not be power-cycled.
+    Leaving(HealthState),
+}
+
 impl Operation {
+    /// Why a step of it is not begun for a machine in this state; `None`: it may be. The state is `None` for one that is not registered.
+    pub fn nothing_left(&self, state: Option<HealthState>) -> Option<NothingLeft> {
+        match (&self.health_check, state) {
+            (HealthCheck::Registry, state) => is_well(state).then_some(NothingLeft::Well),
+            (HealthCheck::Command(_), Some(state @ (HealthState::Retiring | HealthState::Retired))) => {
+                Some(NothingLeft::Leaving(state))
+            }
+            (HealthCheck::Command(_), _) => None,
+        }
+    }
+
     /// Whether it works on machines of the registry alone: it asks the registry for their health, or does a step through it.
     pub fn needs_registered(&self) -> bool {
         let by_itself = |step: &Step| matches!(step.act, Act::Builtin(_));

@@ -35,6 +35,10 @@ pub struct Around<'a> {
     pub unchecked: &'a BTreeSet<u64>,
     /// Nodes from which all pods have gone.
     pub drained: &'a BTreeSet<Ipv4Addr>,
+    /// Nodes that are gone, each with what proves it: their pods cannot leave, and nobody waits for them.
+    pub gone: &'a BTreeMap<Ipv4Addr, String>,
+    /// Nodes of the cluster of which it is not known which Node of Kubernetes they are, and why: nobody can tell what runs on them.
+    pub lost: &'a BTreeMap<Ipv4Addr, String>,
     /// Nodes that we cordoned.
     pub cordoned: &'a BTreeSet<Ipv4Addr>,
     /// Entries of the reboot queue; empty when that is disabled.
@@ -312,7 +316,9 @@ fn act_on(entry: &Entry, around: &Around<'_>) -> Acted {
             Acted::Act(Act::GiveUpDrain { because })
         }
         StepStatus::Draining
-            if around.drained.contains(&entry.address) || !around.nodes.contains_key(&entry.address) =>
+            if around.drained.contains(&entry.address)
+                || around.gone.contains_key(&entry.address)
+                || !around.nodes.contains_key(&entry.address) =>
         {
             unchecked(entry, around).unwrap_or(Acted::Act(Act::Execute { step: entry.step }))
         }
@@ -355,10 +361,13 @@ fn begin(entry: &Entry, number: usize, step: &Step, around: &Around<'_>) -> Acte
     if let Some(wait) = unchecked(entry, around) {
         return wait;
     }
-    let in_cluster = around.nodes.contains_key(&entry.address);
-    let act =
-        if step.need_drain && in_cluster { Act::StartDrain { step: number } } else { Act::Execute { step: number } };
-    Acted::Act(act)
+    let drains =
+        step.need_drain && around.nodes.contains_key(&entry.address) && !around.gone.contains_key(&entry.address);
+    match around.lost.get(&entry.address).filter(|_| drains) {
+        Some(lost) => Acted::Idle(format!("its node cannot be drained: {lost}")),
+        None if drains => Acted::Act(Act::StartDrain { step: number }),
+        None => Acted::Act(Act::Execute { step: number }),
+    }
 }
 
 /// Its machine may be healthy meanwhile; nothing is done before it was asked.

@@ -18,6 +18,8 @@ pub struct RepairSettings {
     pub power_domain_label: String,
     /// The label that names the version of what runs on a machine.
     pub version_label: String,
+    /// Kubernetes is told of nodes without power, so that their volumes are detached and their pods started elsewhere.
+    pub out_of_service_taint: bool,
 }
 
 impl Default for RepairSettings {
@@ -27,6 +29,8 @@ impl Default for RepairSettings {
             finished_counts: None,
             power_domain_label: "power-domain".to_owned(),
             version_label: "version".to_owned(),
+            // Whoever is wrong about the power of a machine has two machines write to one volume.
+            out_of_service_taint: false,
         }
     }
 }
@@ -54,11 +58,13 @@ pub enum Setting {
     PowerDomainLabel,
     /// [`RepairSettings::version_label`].
     VersionLabel,
+    /// [`RepairSettings::out_of_service_taint`].
+    OutOfServiceTaint,
 }
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Setting; 10] = [
+    pub const ALL: [Setting; 11] = [
         Setting::Guard,
         Setting::FailuresPercentPerDay,
         Setting::WindowsMinutes,
@@ -69,6 +75,7 @@ impl Setting {
         Setting::FinishedCountHours,
         Setting::PowerDomainLabel,
         Setting::VersionLabel,
+        Setting::OutOfServiceTaint,
     ];
 
     /// Its name.
@@ -84,6 +91,7 @@ impl Setting {
             Setting::FinishedCountHours => "finished-count-hours",
             Setting::PowerDomainLabel => "power-domain-label",
             Setting::VersionLabel => "version-label",
+            Setting::OutOfServiceTaint => "out-of-service-taint",
         }
     }
 
@@ -102,6 +110,10 @@ impl Setting {
             Setting::FinishedCountHours => "How long a repair counts after it ended; `0`: until somebody deletes it.",
             Setting::PowerDomainLabel => "The label that names the power domain of a machine.",
             Setting::VersionLabel => "The label that names the version of what runs on a machine.",
+            Setting::OutOfServiceTaint => {
+                "`true`: a node that is being repaired and whose controller confirms that its power is off gets the taint \
+                 `node.kubernetes.io/out-of-service` until it is back."
+            }
         }
     }
 }
@@ -115,7 +127,7 @@ impl fmt::Display for Setting {
 impl RepairSettings {
     /// The value of a setting, as it is written.
     pub fn get(&self, setting: Setting) -> String {
-        let RepairSettings { guard, finished_counts, power_domain_label, version_label } = self;
+        let RepairSettings { guard, finished_counts, power_domain_label, version_label, out_of_service_taint } = self;
         match setting {
             Setting::Guard => guard.enabled.to_string(),
             Setting::FailuresPercentPerDay => guard.percent_per_day.to_string(),
@@ -131,6 +143,7 @@ impl RepairSettings {
             Setting::FinishedCountHours => (finished_counts.unwrap_or_default().as_secs() / 3_600).to_string(),
             Setting::PowerDomainLabel => power_domain_label.clone(),
             Setting::VersionLabel => version_label.clone(),
+            Setting::OutOfServiceTaint => out_of_service_taint.to_string(),
         }
     }
 
@@ -180,6 +193,9 @@ impl RepairSettings {
             }
             Setting::PowerDomainLabel => self.power_domain_label = label(value)?,
             Setting::VersionLabel => self.version_label = label(value)?,
+            Setting::OutOfServiceTaint => {
+                self.out_of_service_taint = value.parse().map_err(|_| wrong("true or false"))?;
+            }
         }
         Ok(self)
     }
@@ -212,6 +228,7 @@ mod tests {
             ("finished-count-hours", "12"),
             ("power-domain-label", "pdu"),
             ("version-label", "image"),
+            ("out-of-service-taint", "true"),
         ] {
             other = other.with(name, value).expect(name);
         }
@@ -240,6 +257,7 @@ mod tests {
             ("stale-after-hours", "100000"),
             ("finished-count-hours", "a"),
             ("power-domain-label", "a b"),
+            ("out-of-service-taint", "1"),
             ("no-such", "1"),
         ] {
             let problem = RepairSettings::default().with(name, value).expect_err(name);

@@ -8,6 +8,7 @@ use sabakan_domain::cluster::{
     config::Configuration,
     constraints::Constraints,
     input::{Input, ListedMachine, LiveTaints},
+    live_node,
     template::Template,
     variables::Variables,
 };
@@ -74,11 +75,11 @@ impl Facts {
                 found.iter().map(|machine| ListedMachine::of(machine, now)).collect()
             }
         };
-        let taints = match &options.taints {
+        let taints = match &options.nodes {
             None => LiveTaints::new(),
-            Some(source) => {
-                let read = within(limits::REGISTRY_TIME_MAX, source.live_taints()).await;
-                let read = read.unwrap_or_else(|| Err("Kubernetes did not answer in time".to_owned()));
+            Some(nodes) => {
+                let configuration = state.configuration.as_ref().map(|configured| &configured.configuration);
+                let read = nodes.read().await.map(|nodes| live_node::live_taints(configuration, &nodes));
                 attributes::taints_to_plan_with(state.configuration.is_some(), read).map_err(Missing::Taints)?
             }
         };

@@ -1,39 +1,27 @@
-//! What Kubernetes knows about the nodes of the cluster, and how applying the configuration to it goes. `tasks::applier` does the
-//! applying, `sabakan_domain::cluster::attributes` decides what is applied.
+//! How applying the configuration to Kubernetes goes. `tasks::applier` does the applying, `sabakan_domain::cluster::attributes` decides
+//! what is applied.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use sabakan_domain::cluster::{attributes, input::LiveTaints};
 use sabakan_drivers::kubernetes::Kubernetes;
 use tokio::sync::watch;
 
-use super::TaintSource;
+use super::live_nodes::LiveNodes;
 use crate::limits;
-
-/// Taints as Kubernetes has them, for the planner.
-pub struct NodeTaints(pub Arc<dyn Kubernetes>);
-
-impl TaintSource for NodeTaints {
-    fn live_taints(&self) -> Pin<Box<dyn Future<Output = Result<LiveTaints, String>> + Send + '_>> {
-        Box::pin(async move {
-            let nodes = self.0.list().await.map_err(|error| error.to_string())?;
-            Ok(attributes::live_taints(&nodes))
-        })
-    }
-}
 
 /// Applies the configuration to Kubernetes, on one server among several.
 pub struct Applier {
     pub(crate) kubernetes: Arc<dyn Kubernetes>,
+    pub(crate) nodes: Arc<LiveNodes>,
     pub(crate) period: Duration,
     pub(crate) progress: watch::Sender<Progress>,
 }
 
 impl Applier {
-    /// An applier for this Kubernetes.
-    pub fn new(kubernetes: Arc<dyn Kubernetes>) -> Applier {
-        Applier { kubernetes, period: limits::APPLY_PERIOD, progress: watch::Sender::new(Progress::default()) }
+    /// An applier for this Kubernetes and its Nodes.
+    pub fn new(kubernetes: Arc<dyn Kubernetes>, nodes: Arc<LiveNodes>) -> Applier {
+        Applier { kubernetes, nodes, period: limits::APPLY_PERIOD, progress: watch::Sender::new(Progress::default()) }
     }
 
     /// Looks at Nodes this often although the configuration has not changed.

@@ -4,17 +4,19 @@
 mod facts;
 mod figures;
 pub mod kubernetes;
+pub mod live_nodes;
 mod round;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
 use facts::Facts;
 pub use figures::Figures;
 use jiff::Timestamp;
+use live_nodes::LiveNodes;
 pub use round::{Round, RoundEnd};
 use sabakan_domain::{
     audit::Actor,
@@ -22,7 +24,6 @@ use sabakan_domain::{
         config::Configuration,
         constraints::Constraints,
         history::{KeptPlan, KeptResult},
-        input::LiveTaints,
         plan::{self, Outcome, Plan},
         remedy::{self, Remedy},
         report::{Change, Standing},
@@ -49,18 +50,12 @@ use crate::{Foundation, ServiceError, error::Refusal, limits};
 /// The name the planner is led under.
 pub const TASK: &str = "cluster";
 
-/// Taints that nodes carry in Kubernetes now.
-pub trait TaintSource: Send + Sync {
-    /// Reads them. `Err` says, for people, why they are not known.
-    fn live_taints(&self) -> std::pin::Pin<Box<dyn Future<Output = Result<LiveTaints, String>> + Send + '_>>;
-}
-
 /// Where facts come from, and how often is planned.
 pub struct ClusterOptions {
     /// Another registry; `None`: our own.
     pub registry: Option<Arc<dyn Registry>>,
-    /// Kubernetes; `None`: no node is tainted.
-    pub taints: Option<Arc<dyn TaintSource>>,
+    /// The Nodes of Kubernetes; `None`: there is none, and no node is tainted.
+    pub nodes: Option<Arc<LiveNodes>>,
     /// Who applies the configuration to Kubernetes; `None`: nobody here.
     pub applier: Option<Arc<kubernetes::Applier>>,
     /// This server.
@@ -77,7 +72,7 @@ impl Default for ClusterOptions {
     fn default() -> ClusterOptions {
         ClusterOptions {
             registry: None,
-            taints: None,
+            nodes: None,
             applier: None,
             server: "sabakan".to_owned(),
             period: limits::PLAN_PERIOD,
@@ -93,6 +88,8 @@ pub struct Cluster {
     options: ClusterOptions,
     last: Mutex<Option<Round>>,
     figures: Mutex<Figures>,
+    /// Since this server leads, and since the planner was enabled, the copies for a CKE were seen to be right.
+    mirror_is_right: AtomicBool,
 }
 
 /// What a round would do now.
@@ -149,7 +146,13 @@ impl Refusal for Problems {
 impl Cluster {
     /// The cluster of a foundation.
     pub fn new(on: Arc<Foundation>, options: ClusterOptions) -> Cluster {
-        Cluster { on, options, last: Mutex::default(), figures: Mutex::default() }
+        Cluster {
+            on,
+            options,
+            last: Mutex::default(),
+            figures: Mutex::default(),
+            mirror_is_right: AtomicBool::new(false),
+        }
     }
 
     /// How it plans.
@@ -168,7 +171,9 @@ impl Cluster {
         let on = &self.on;
         cluster::put_template(&*on.store, &on.keys, &on.by(actor), &template).await?;
         tracing::info!(user = actor.name, "cluster template set");
-        Ok(Procedures::of(&template.rest).warnings())
+        let mut warnings = template.warnings();
+        warnings.extend(Procedures::of(&template.rest).warnings());
+        Ok(warnings)
     }
 
     /// Which machines may be used, as somebody wrote it, and what is meant.

@@ -1,6 +1,9 @@
 //! One round of the planner: read, plan, and write what came out if nothing it was made from has changed meanwhile.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
@@ -15,6 +18,7 @@ use sabakan_domain::{
 use sabakan_store::repo::{
     cluster::{self, ClusterState},
     leaders::Lead,
+    mirror,
 };
 
 use super::{
@@ -73,6 +77,7 @@ impl Cluster {
             self.rests();
             return Ok(RoundEnd::Skipped("the planner is disabled; `sabactl cluster enable` lets it work".to_owned()));
         }
+        self.correct_mirror(lead).await?;
         if first && !(state.configuration.is_some() && state.template_changed()) {
             return Ok(RoundEnd::Nothing);
         }
@@ -118,6 +123,22 @@ impl Cluster {
         Ok(end_of(&plan, number))
     }
 
+    /// Compares the copies for a CKE with what they should be, once after this server took the lead or the planner was enabled: an
+    /// earlier version may have left some that let CKE repair machines, and the next change may be long in coming.
+    async fn correct_mirror(&self, lead: &Lead) -> Result<(), ServiceError> {
+        if self.mirror_is_right.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let by = self.on.by(&Actor::internal(format!("planner on {}", self.options.server)));
+        let wrong = mirror::correct(&*self.on.store, &self.on.keys, &by, lead).await?;
+        if !wrong.is_empty() {
+            let keys = wrong.iter().map(|copy| copy.doc().pattern).collect::<Vec<_>>().join(", ");
+            tracing::warn!(task = TASK, keys, "copies for CKE were not as they should be and were rewritten");
+        }
+        self.mirror_is_right.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// A round without everything a plan is made from. It is logged when it is new: rounds follow each other fast where much changes.
     fn without_facts(&self, missing: &Missing) -> RoundEnd {
         let end = RoundEnd::Skipped(missing.to_string());
@@ -151,6 +172,7 @@ impl Cluster {
     /// From here on this server does not plan.
     pub(crate) fn rests(&self) {
         self.figures.lock().expect("no holder of this lock panics").last = None;
+        self.mirror_is_right.store(false, Ordering::Relaxed);
     }
 
     fn count(&self, plan: &Plan, at: Timestamp, took: Duration, minimum: u32) {

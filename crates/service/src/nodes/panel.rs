@@ -12,6 +12,7 @@ use sabakan_domain::{
         engine::Changed,
         interfaces::{self, Slot},
         node::{Node, Object, Severity},
+        power::PowerState,
         raid,
         steps::Args,
     },
@@ -79,6 +80,12 @@ impl Nodes {
         call(&shown, bmc.reset_bmc()).await?;
         tracing::info!(serial = %name, user = actor.name, "controller restarted");
         Ok(())
+    }
+
+    /// Asks the controller of a machine for its power, now; `None`: it does not say. What is kept with the node may be minutes old.
+    pub async fn read_power(&self, name: &Serial) -> Result<Option<PowerState>, ServiceError> {
+        let bmc = self.bmc(name).await?;
+        within(bmc.power()).await
     }
 
     /// Whether the console of a node is on.

@@ -106,7 +106,7 @@ impl Repairs {
     }
 
     /// The machine of an entry. One made by hand may name an address alone.
-    async fn serial_of(&self, entry: &Entry) -> Result<Serial, String> {
+    pub(super) async fn serial_of(&self, entry: &Entry) -> Result<Serial, String> {
         if let Some(serial) = &entry.serial {
             return Ok(serial.clone());
         }

@@ -1,24 +1,10 @@
 //! One cycle: what ended is written down, everything is looked at, machines come into the queue, and the next thing is begun for the
 //! entries of both queues. Whatever takes time goes on in the background ([`Work`]).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use sabakan_domain::{
-    cluster::attributes::LiveNode,
-    repair::{
-        drain::{Cordon, Obstacle, cordon},
-        enqueue::Verdict,
-        entry::{Status, StepStatus},
-        reboot::RebootStatus,
-    },
-};
-use sabakan_drivers::kubernetes::{Kubernetes, KubernetesError};
+use sabakan_domain::repair::enqueue::Verdict;
 use sabakan_store::repo::leaders::Lead;
-use tokio::time::Instant;
 
 use super::{
     Figures, Phase, Repairs, RoundEnd, Work,
@@ -27,20 +13,7 @@ use super::{
     open_incidents,
     work::Job,
 };
-use crate::{ServiceError, limits};
-
-/// What Kubernetes says about the nodes that are looked after.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Nodes that were cordoned for us, with their names.
-    pub(super) cordoned: BTreeMap<Ipv4Addr, String>,
-    /// Nodes from which all pods have gone.
-    pub(super) drained: BTreeSet<Ipv4Addr>,
-    /// What is left on others.
-    pub(super) left: BTreeMap<Ipv4Addr, String>,
-    /// Why nothing is taken away: not more is known, or what was begun is not in order.
-    pub(super) problem: Option<String>,
-}
+use crate::ServiceError;
 
 impl Repairs {
     /// Takes the next step with everything. Whether another follows at once.
@@ -55,7 +28,8 @@ impl Repairs {
             look.standing = self.standing().await?;
         }
         self.stop_unwanted(&look, work).await?;
-        let mut seen = self.see(&look.standing, work).await;
+        let mut seen = self.see(&look).await;
+        self.put_back_in_service(&seen).await;
         if work.stop_orphans(|job| look.standing.has(job)) {
             seen.problem = Some("what was begun for an entry that is gone is being stopped".to_owned());
         }
@@ -69,69 +43,6 @@ impl Repairs {
         };
         self.present(&look, phase);
         Ok(overtaken || is_written)
-    }
-
-    /// What Kubernetes says about the nodes that are looked after. Nobody is asked about a queue that is empty, but for nodes that
-    /// were left cordoned.
-    async fn see(&self, standing: &Standing, work: &mut Work) -> Seen {
-        let mut seen = Seen::default();
-        let Some(kubernetes) = &self.options.kubernetes else { return seen };
-        let state = &standing.state;
-        let idle = state.entries.iter().all(|entry| entry.is_finished() && !entry.deleted) && state.reboots.is_empty();
-        let fresh = work.cordons_read.is_some_and(|at| at.elapsed() < limits::CORDONS_EVERY);
-        if idle && fresh {
-            return seen;
-        }
-        let reading = self.read_nodes(&**kubernetes, standing, &mut seen);
-        let read = tokio::time::timeout(limits::NODES_READ_MAX, reading).await;
-        let problem = match read {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("Kubernetes takes too long to answer".to_owned()),
-        };
-        if let Some(problem) = problem {
-            tracing::warn!(task = super::TASK, problem, "not everything is known about nodes in kubernetes");
-            seen.problem = Some(problem);
-        }
-        // What was cordoned is looked at again until nothing is.
-        work.cordons_read = (seen.problem.is_none() && seen.cordoned.is_empty()).then(Instant::now);
-        seen
-    }
-
-    async fn read_nodes(
-        &self,
-        kubernetes: &dyn Kubernetes,
-        standing: &Standing,
-        seen: &mut Seen,
-    ) -> Result<(), KubernetesError> {
-        for node in kubernetes.cordoned().await? {
-            if cordon(&node) == Cordon::Ours
-                && let Some(address) = address_of(&node, standing)
-            {
-                seen.cordoned.insert(address, node.name);
-            }
-        }
-        let state = &standing.state;
-        let repairs = state.entries.iter().filter(|entry| {
-            entry.status == Status::Processing && entry.step_status == StepStatus::Draining && !entry.deleted
-        });
-        let repairs = repairs.map(|entry| (entry.address, &standing.procedures.drain));
-        let rules = standing.rebooting.as_ref().map(|rules| &rules.drain);
-        let reboots = state.reboots.iter().filter(|entry| entry.status == RebootStatus::Draining);
-        let reboots = reboots.filter_map(|entry| Some((entry.node, rules?)));
-        for (address, rules) in repairs.chain(reboots) {
-            let Some(node) = standing.nodes.get(&address) else { continue };
-            // What is wrong with one node must not stop the others.
-            let left = match kubernetes.pods(&node.name).await {
-                Ok(pods) => Obstacle::left(&pods, rules).map(|obstacle| obstacle.to_string()),
-                Err(error) => Some(error.to_string()),
-            };
-            match left {
-                Some(reason) => drop(seen.left.insert(address, reason)),
-                None => drop(seen.drained.insert(address)),
-            }
-        }
-        Ok(())
     }
 
     /// Keeps what is there now for those who ask.
@@ -169,11 +80,4 @@ impl Standing {
             Job::Reboot(index) | Job::BootCheck(index) => self.state.reboots.iter().any(|entry| entry.index == index),
         }
     }
-}
-
-/// The address a node is known by here: that of the configuration, if it is in there.
-fn address_of(node: &LiveNode, standing: &Standing) -> Option<Ipv4Addr> {
-    let own = standing.nodes.iter().find(|(_, known)| known.name == node.name).map(|(address, _)| *address);
-    let v4 = |address: &IpAddr| if let IpAddr::V4(address) = address { Some(*address) } else { None };
-    own.or_else(|| node.addresses.iter().find_map(v4)).or_else(|| node.name.parse().ok())
 }

@@ -1,8 +1,11 @@
 //! Has the pods of a node leave. What becomes of each is decided in `sabakan_domain::repair::drain`.
 
-use sabakan_domain::repair::{
-    drain::{Cordon, LivePod, Obstacle, Protected, Treatment, cordon, treat},
-    procedure::DrainRules,
+use sabakan_domain::{
+    cluster::live_node::LiveNode,
+    repair::{
+        drain::{Cordon, LivePod, Obstacle, Protected, Treatment, cordon, treat},
+        procedure::DrainRules,
+    },
 };
 use sabakan_drivers::kubernetes::{Evicted, Kubernetes, KubernetesError};
 
@@ -15,22 +18,25 @@ pub(super) enum DrainError {
     Kubernetes(#[from] KubernetesError),
     #[error("pods were asked to leave for {0} s, and not all have answered")]
     Late(u64),
+    /// Nobody knows what runs on it.
+    #[error("Node {0} is gone from Kubernetes since it was found, or another one has its name")]
+    Replaced(String),
 }
 
 /// Asks whether every protected pod may leave, keeps new pods away, and tells all to go. They have gone when none is shown any more.
-pub(super) async fn drain(kubernetes: &dyn Kubernetes, node: &str, rules: &DrainRules) -> Result<(), DrainError> {
+pub(super) async fn drain(kubernetes: &dyn Kubernetes, node: &LiveNode, rules: &DrainRules) -> Result<(), DrainError> {
+    let (node, uid) = (node.name.as_str(), node.uid.as_str());
     let all = async {
         let protected = match &rules.protected_namespaces {
             None => Protected::All,
             Some(selector) => Protected::Only(kubernetes.namespaces(selector).await?),
         };
         rehearse(kubernetes, &staying(kubernetes, node).await?, &protected, rules).await?;
-        match kubernetes.find(node).await?.as_ref().map(cordon) {
-            Some(Cordon::Open | Cordon::Ours) => kubernetes.cordon(node).await?,
+        let found = kubernetes.find(node).await?.filter(|found| found.uid == uid);
+        match cordon(&found.ok_or_else(|| DrainError::Replaced(node.to_owned()))?) {
+            Cordon::Open | Cordon::Ours => kubernetes.cordon(node).await?,
             // Somebody else keeps pods away. It stays theirs: with our mark the node would be opened when we are done.
-            Some(Cordon::Theirs) => {}
-            // It never joined, or has left: nothing runs there.
-            None => return Ok(()),
+            Cordon::Theirs => {}
         }
         // Others may have come until the node was closed.
         for pod in staying(kubernetes, node).await? {

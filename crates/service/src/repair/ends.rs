@@ -1,9 +1,12 @@
 //! How entries of the repair queue end, and what is written down when something that was begun for them has ended.
 
-use sabakan_domain::repair::entry::{Entry, Status, bounded_note};
+use sabakan_domain::{
+    machine::Machine,
+    repair::entry::{Entry, Status, bounded_note},
+};
 use sabakan_store::repo::{
     leaders::Lead,
-    repairs::{self, Under},
+    repairs::{self, Begun, Under},
 };
 
 use super::{
@@ -60,11 +63,25 @@ impl Repairs {
         action: &'static str,
         change: impl Fn(&Entry) -> Entry,
     ) -> Result<Option<Entry>, ServiceError> {
+        let begun = Begun { action, ..Begun::default() };
+        self.write_knowing(under, index, begun, |entry, _| Some(change(entry))).await
+    }
+
+    /// The same, knowing the machine as it is when that is written; `None` from `change` leaves the entry alone.
+    pub(super) async fn write_knowing(
+        &self,
+        under: Under<'_>,
+        index: u64,
+        begun: Begun<'_>,
+        change: impl Fn(&Entry, Option<&Machine>) -> Option<Entry>,
+    ) -> Result<Option<Entry>, ServiceError> {
         let on = &self.on;
         let by = on.by(&self.actor());
         // Only what an operation owns is changed: that somebody wants the entry gone must not be lost.
-        let decide = |entry: &Entry| (!entry.is_finished()).then(|| change(entry));
-        match repairs::update(&*on.store, &on.keys, &by, under, index, action, decide).await {
+        let decide = |entry: &Entry, machine: Option<&Machine>| {
+            if entry.is_finished() { None } else { change(entry, machine) }
+        };
+        match repairs::begin(&*on.store, &on.keys, &by, under, index, begun, decide).await {
             Ok(changed) => Ok(changed),
             Err(error) => match ServiceError::from(error) {
                 ServiceError::NotFound => Ok(None),

@@ -8,9 +8,12 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use sabakan_domain::{
-    cluster::{attributes, input::ListedMachine, shape::Problem, variables::Variables},
+    cluster::{attributes, input::ListedMachine, live_node::NodeMatch, shape::Problem, variables::Variables},
     lifecycle::HealthState,
-    provision::node::{Fault, Node},
+    provision::{
+        node::{Fault, Node},
+        power::PowerState,
+    },
     repair::{
         enqueue::{self, Decision, Limits},
         entry::Entry,
@@ -30,7 +33,7 @@ use sabakan_store::{
 };
 use serde_json::Map;
 
-use super::Repairs;
+use super::{Repairs, sight::matches};
 use crate::{ServiceError, limits};
 
 /// What is stored: queues, incidents, and the cluster with what can be done.
@@ -121,9 +124,28 @@ impl Repairs {
         let mut reports = self.reports(&standing).await?;
         if let Ok(reports) = &mut reports {
             self.remember(reports, standing.now);
+            self.hear_kubelets(reports, &standing).await;
         }
         // So does grouping them.
         away(move || Look::of(standing, reports)).await
+    }
+
+    /// Adds what kubelets say about broken machines. Nothing depends on it alone, so nobody waits long for it.
+    async fn hear_kubelets(&self, reports: &mut Reports, standing: &Standing) {
+        let in_cluster =
+            |failure: &Failure| failure.address.is_some_and(|address| standing.nodes.contains_key(&address));
+        let (Some(nodes), true) = (&self.options.nodes, reports.watched.iter().any(in_cluster)) else { return };
+        let Some(sight) = nodes.glance() else { return };
+        let leases = nodes.leases().await;
+        let found = matches(standing, &sight);
+        for failure in reports.failures.iter_mut().chain(&mut reports.watched) {
+            let node = failure.address.and_then(|address| found.get(&address));
+            let Some(NodeMatch::Found(node)) = node else { continue };
+            let lease = leases.as_ref().and_then(|leases| leases.get(&node.name).copied());
+            let age = SignedDuration::try_from(failure.age).unwrap_or(SignedDuration::MAX);
+            let reported = standing.now.saturating_sub(age).unwrap_or(Timestamp::MIN);
+            failure.opinion = failure.opinion.with_kubelet(node, lease, reported);
+        }
     }
 
     /// Adds for how long machines have been broken in other ways. The registry forgets that with each change, and so does a server that
@@ -251,12 +273,21 @@ fn failure(machine: &ListedMachine, settings: &RepairSettings, node: Option<&Nod
     }
 }
 
-/// What provisioning says about a machine. Its controller is asked for the power state every two minutes or so, but for nodes that nobody
-/// manages and those in maintenance, unless its silence is why: what was read of others says nothing about now.
+/// Whether the controller of a machine is asked for its power from time to time: every two minutes or so, but for nodes that nobody
+/// manages and those in maintenance, unless its silence is why. What was read of others says nothing about now.
+fn is_power_read(node: &Node) -> bool {
+    node.maintenance.as_ref().is_none_or(|maintenance| maintenance.fault == Some(Fault::Power))
+}
+
+/// What the controller of a machine said about its power when it was last asked; `None`: it said nothing, or nobody asks.
+pub(super) fn known_power(node: &Node) -> Option<PowerState> {
+    node.power.state.filter(|_| is_power_read(node) && node.power.silent.is_none())
+}
+
+/// What provisioning says about a machine.
 fn opinion(node: &Node) -> SecondOpinion {
-    let is_read = node.maintenance.as_ref().is_none_or(|maintenance| maintenance.fault == Some(Fault::Power));
     let bmc_answers = match (&node.power.silent, node.power.state) {
-        _ if !is_read => None,
+        _ if !is_power_read(node) => None,
         (Some(_), _) => Some(false),
         (None, Some(_)) => Some(true),
         (None, None) => None,

@@ -17,6 +17,7 @@ mod queue;
 mod reboots;
 mod restart;
 mod round;
+mod sight;
 mod tries;
 mod work;
 
@@ -45,7 +46,12 @@ use sabakan_store::repo::{
 };
 pub(crate) use work::Work;
 
-use crate::{Foundation, Nodes, ServiceError, cluster::Problems, error::Refusal, limits};
+use crate::{
+    Foundation, Nodes, ServiceError,
+    cluster::{Problems, live_nodes::LiveNodes},
+    error::Refusal,
+    limits,
+};
 
 /// The name repair is led under.
 pub const TASK: &str = "repair";
@@ -57,6 +63,8 @@ const ACTOR: &str = "repair on ";
 pub struct RepairOptions {
     /// Another registry; `None`: our own.
     pub registry: Option<Arc<dyn Registry>>,
+    /// The Nodes of Kubernetes; `None`: nothing is known about them.
+    pub nodes: Option<Arc<LiveNodes>>,
     /// Kubernetes, where nodes are drained; `None`: a step that needs it cannot be taken.
     pub kubernetes: Option<Arc<dyn Kubernetes>>,
     /// Runs commands.
@@ -75,6 +83,7 @@ impl Default for RepairOptions {
     fn default() -> RepairOptions {
         RepairOptions {
             registry: None,
+            nodes: None,
             kubernetes: None,
             runner: Runner::default(),
             checker: Runner::default(),

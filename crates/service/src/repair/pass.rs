@@ -7,26 +7,28 @@ use std::{
     sync::Arc,
 };
 
-use sabakan_domain::repair::{
-    entry::{Entry, Status, StepStatus, bounded_note},
-    procedure::{DrainRules, HealthCheck},
-    queue::{self, Act},
+use sabakan_domain::{
+    machine::Machine,
+    repair::{
+        entry::{Entry, Status, StepStatus, bounded_note},
+        procedure::{DrainRules, HealthCheck},
+        queue::{self, Act},
+    },
 };
 use sabakan_store::{
     repo::{
         leaders::Lead,
-        repairs::{self, Switch, Under},
+        repairs::{self, Begun, Switch, Under},
     },
     view::Snapshot,
 };
 
 use super::{
-    Repairs, TASK, Work,
-    cycle::Seen,
-    drain,
+    Repairs, TASK, Work, drain,
     facts::{Look, Standing},
     power::powered,
     queue::by_index,
+    sight::Sight,
     work::{Job, NotAgain, Outcome},
 };
 use crate::{ServiceError, limits};
@@ -70,7 +72,7 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         look: &Look,
-        seen: &Seen,
+        sight: &Sight,
         work: &mut Work,
     ) -> Result<(bool, bool), ServiceError> {
         let standing = &look.standing;
@@ -85,7 +87,7 @@ impl Repairs {
             .map(|entry| look.named(entry))
             .collect();
         let (healthy, unchecked) = self.healthy(look, &entries, &snapshot, work);
-        let blocked = look.reports.as_ref().err().or(seen.problem.as_ref());
+        let blocked = look.reports.as_ref().err().or(sight.problem.as_ref());
         let nodes = standing.nodes.iter().map(|(address, node)| (*address, node.control_plane)).collect();
         let running = work.repairs();
         let powered = powered(&snapshot);
@@ -96,8 +98,10 @@ impl Repairs {
             nodes: &nodes,
             healthy: &healthy,
             unchecked: &unchecked,
-            drained: &seen.drained,
-            cordoned: &seen.cordoned.keys().copied().collect(),
+            drained: &sight.drained,
+            gone: &sight.evidence(),
+            lost: &sight.lost,
+            cordoned: &sight.cordoned.keys().copied().collect(),
             reboots: if state.reboots_enabled { &state.reboots } else { &[] },
             judgement: &look.judgement,
             hands_off: &hands_off,
@@ -108,18 +112,18 @@ impl Repairs {
         };
         self.withdraw_power(lead, &powered, &queue::unwanted_power(&around)).await?;
         let next = queue::next(&around);
-        let uncordoned = self.uncordon(&next.uncordon, seen).await;
+        let uncordoned = self.uncordon(&next.uncordon, sight).await;
         self.remove(lead, &next.acts).await?;
         let by_index = by_index(&entries);
         for (index, act) in &next.acts {
             if let Some(entry) = by_index.get(index) {
-                self.carry_out(lead, standing, entry, act, work).await?;
+                self.carry_out(lead, standing, sight, entry, act, work).await?;
             }
         }
         if blocked.is_none() {
-            self.resume_drains(standing, &entries, &next.waits, work);
+            self.resume_drains(standing, sight, &entries, &next.waits, work);
         }
-        let waits = with_details(next.waits, &entries, seen, work);
+        let waits = with_details(next.waits, &entries, sight, work);
         self.told().waits = waits;
         Ok((next.active, uncordoned))
     }
@@ -150,9 +154,9 @@ impl Repairs {
     }
 
     /// Gives nodes back to the scheduler. Whether there were any.
-    async fn uncordon(&self, addresses: &[Ipv4Addr], seen: &Seen) -> bool {
+    async fn uncordon(&self, addresses: &[Ipv4Addr], sight: &Sight) -> bool {
         let Some(kubernetes) = &self.options.kubernetes else { return false };
-        let names = addresses.iter().filter_map(|address| seen.cordoned.get(address));
+        let names = addresses.iter().filter_map(|address| sight.cordoned.get(address));
         for name in names.take(limits::UNCORDONED_AT_ONCE) {
             match kubernetes.uncordon(name).await {
                 Ok(()) => tracing::info!(task = TASK, node = name, "node uncordoned"),
@@ -176,6 +180,7 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         standing: &Standing,
+        sight: &Sight,
         entry: &Entry,
         act: &Act,
         work: &mut Work,
@@ -188,13 +193,13 @@ impl Repairs {
                 self.end(lead, entry, fail).await?;
             }
             Act::Finish { healthy: true, because } => self.conclude(lead, standing, entry, because, work).await?,
-            Act::StartDrain { step } => self.start_drain(lead, standing, entry, *step, work).await?,
+            Act::StartDrain { step } => self.start_drain(lead, standing, sight, entry, *step, work).await?,
             Act::GiveUpDrain { because } => self.back_off(lead, entry.index, because).await?,
             Act::WatchAgain => {
                 let again = |entry: &Entry| act.written(entry, &standing.procedures, self.now(), 0);
                 self.write(Under::lead(lead), entry.index, "watch-again", again).await?;
             }
-            Act::Execute { step } => self.start_step(lead, standing, entry, *step, work).await?,
+            Act::Execute { step } => self.start_step(lead, standing, sight, entry, *step, work).await?,
         }
         Ok(())
     }
@@ -232,14 +237,15 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         standing: &Standing,
+        sight: &Sight,
         entry: &Entry,
         step: usize,
         work: &mut Work,
     ) -> Result<(), ServiceError> {
-        let Some(begun) = self.begin_step(lead, standing, entry, &Act::StartDrain { step }).await? else {
+        let Some(begun) = self.begin_step(lead, standing, entry, &Act::StartDrain { step }, "").await? else {
             return Ok(());
         };
-        match self.drained(standing, entry.address, &standing.procedures.drain) {
+        match self.drained(sight, entry.address, &standing.procedures.drain) {
             Some(drain) => work.begin_drain(Job::Repair(begun.index), drain),
             None => self.back_off(lead, begun.index, NO_KUBERNETES).await?,
         }
@@ -249,12 +255,12 @@ impl Repairs {
     /// Has pods leave a node; `None`: this server may not tell them to.
     pub(super) fn drained(
         &self,
-        standing: &Standing,
+        sight: &Sight,
         address: Ipv4Addr,
         rules: &DrainRules,
     ) -> Option<impl Future<Output = Outcome> + Send + 'static> {
         let kubernetes = self.options.kubernetes.clone()?;
-        let node = standing.nodes.get(&address)?.name.clone();
+        let node = Arc::clone(sight.nodes.get(&address)?);
         let rules = rules.clone();
         Some(async move {
             let drained = drain::drain(&*kubernetes, &node, &rules).await;
@@ -263,13 +269,20 @@ impl Repairs {
     }
 
     /// Goes on with drains that another server began. It may have stopped before every pod was asked; to be asked twice hurts none.
-    fn resume_drains(&self, standing: &Standing, entries: &[Entry], waits: &BTreeMap<u64, String>, work: &mut Work) {
+    fn resume_drains(
+        &self,
+        standing: &Standing,
+        sight: &Sight,
+        entries: &[Entry],
+        waits: &BTreeMap<u64, String>,
+        work: &mut Work,
+    ) {
         for entry in entries.iter().filter(|entry| waits.contains_key(&entry.index) && !entry.deleted) {
             let job = Job::Repair(entry.index);
             let is_draining = entry.status == Status::Processing && entry.step_status == StepStatus::Draining;
             if is_draining
                 && !work.has_begun_drain(job)
-                && let Some(drain) = self.drained(standing, entry.address, &standing.procedures.drain)
+                && let Some(drain) = self.drained(sight, entry.address, &standing.procedures.drain)
             {
                 work.begin_drain(job, drain);
             }
@@ -280,6 +293,7 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         standing: &Standing,
+        sight: &Sight,
         entry: &Entry,
         number: usize,
         work: &mut Work,
@@ -288,30 +302,53 @@ impl Repairs {
         let Some(operation) = found.ok().filter(|operation| number < operation.steps.len()).cloned() else {
             return Ok(());
         };
+        // A node that is gone was not drained, if it should have been.
+        let gone = sight.gone.get(&entry.address).filter(|_| operation.steps[number].need_drain).cloned();
+        let because = gone.as_ref().map_or_else(String::new, |gone| format!("not drained: {}", gone.evidence));
         let act = Act::Execute { step: number };
-        let Some(begun) = self.begin_step(lead, standing, entry, &act).await? else { return Ok(()) };
+        let Some(begun) = self.begin_step(lead, standing, entry, &act, &because).await? else { return Ok(()) };
         self.told().figures.steps += 1;
-        tracing::info!(task = TASK, index = begun.index, address = %begun.address, step = number, "step of a repair begun");
-        let (this, lead) = (Arc::clone(self), lead.clone());
+        tracing::info!(task = TASK, index = begun.index, address = %begun.address, step = number, because, "step of a repair begun");
+        let (this, lead, node) = (Arc::clone(self), lead.clone(), sight.nodes.get(&entry.address).cloned());
         let what = format!("step {number} is being carried out");
         work.begin_tries(Job::Repair(begun.index), what, |last| async move {
-            this.execute(&lead, &begun, &operation, &last).await
+            if gone.is_some_and(|gone| gone.is_off)
+                && let Err(reason) = this.confirm_off(&begun, node).await
+            {
+                return Outcome::Drained(Err(reason));
+            }
+            match this.execute(&lead, &begun, &operation, &last).await {
+                Outcome::Executed(Ok(text)) if !because.is_empty() => {
+                    Outcome::Executed(Ok(format!("{text}; {because}")))
+                }
+                outcome => outcome,
+            }
         });
         Ok(())
     }
 
-    /// Writes down that a step is begun. `None`: the entry is not wanted any more, or the queue was disabled meanwhile.
+    /// Writes down that a step is begun. `None`: the entry is not wanted any more, the queue was disabled meanwhile, or the machine is
+    /// not one that anything is begun for, as it is at that moment.
     async fn begin_step(
         &self,
         lead: &Lead,
         standing: &Standing,
         entry: &Entry,
         act: &Act,
+        because: &str,
     ) -> Result<Option<Entry>, ServiceError> {
         let action = if matches!(act, Act::StartDrain { .. }) { "drain-start" } else { "execute" };
-        let begin = |entry: &Entry| act.written(entry, &standing.procedures, self.now(), 0);
+        let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
+        // Another registry is asked in the next cycle.
+        let serial = if self.options.registry.is_some() { None } else { self.serial_of(entry).await.ok() };
+        let begin = |entry: &Entry, machine: Option<&Machine>| {
+            let state = machine.map(|machine| machine.status.state);
+            let nothing = serial.as_ref().and_then(|_| operation?.nothing_left(state));
+            nothing.is_none().then(|| act.written(entry, &standing.procedures, self.now(), 0))
+        };
         let under = Under { lead: Some(lead), switch: Some(Switch::Queue) };
-        let begun = self.write(under, entry.index, action, begin).await?;
+        let begun = Begun { action, because, machine: serial.as_ref() };
+        let begun = self.write_knowing(under, entry.index, begun, begin).await?;
         Ok(begun.filter(|begun| !begun.deleted))
     }
 }
@@ -320,7 +357,7 @@ impl Repairs {
 fn with_details(
     mut waits: BTreeMap<u64, String>,
     entries: &[Entry],
-    seen: &Seen,
+    sight: &Sight,
     work: &Work,
 ) -> BTreeMap<u64, String> {
     for entry in entries.iter().filter(|entry| !entry.is_finished()) {
@@ -333,7 +370,7 @@ fn with_details(
             }
             None => {}
         }
-        let left = seen.left.get(&entry.address).filter(|_| entry.step_status == StepStatus::Draining);
+        let left = sight.left.get(&entry.address).filter(|_| entry.step_status == StepStatus::Draining);
         let problem = work.answer(Job::Check(entry.index)).and_then(|answer| answer.problem.as_ref());
         for more in left.into_iter().chain(problem) {
             *reason = format!("{reason}; {more}");

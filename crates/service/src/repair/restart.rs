@@ -21,10 +21,10 @@ use sabakan_store::repo::{
 
 use super::{
     Repairs, TASK, Work,
-    cycle::Seen,
     ends::random,
     facts::{Look, Standing},
     pass::NO_KUBERNETES,
+    sight::Sight,
     tries,
     work::{Job, LastTry, NotAgain, Outcome},
 };
@@ -36,7 +36,7 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         look: &Look,
-        seen: &Seen,
+        sight: &Sight,
         repair_active: bool,
         work: &mut Work,
     ) -> Result<bool, ServiceError> {
@@ -53,7 +53,7 @@ impl Repairs {
             standing.nodes.iter().map(|(address, node)| (*address, node.control_plane)).collect();
         let rebooted =
             |address: &Ipv4Addr| state.reboots.iter().any(|entry| entry.node == *address && entry.is_under_way());
-        let blocked = look.reports.as_ref().err().or(seen.problem.as_ref());
+        let blocked = look.reports.as_ref().err().or(sight.problem.as_ref());
         let constraints = standing.cluster.constraints.unwrap_or_default();
         let held = self.held_nodes(look).await?;
         stop_unwanted(standing, &held, work);
@@ -62,7 +62,9 @@ impl Repairs {
             enabled: state.reboots_enabled,
             rules: standing.rebooting.as_ref(),
             nodes: &nodes,
-            drained: &seen.drained,
+            drained: &sight.drained,
+            gone: &sight.evidence(),
+            lost: &sight.lost,
             booted: &booted,
             not_booted: &not_booted,
             unreachable: look.unreachable().filter(|address| !rebooted(address)).count(),
@@ -76,12 +78,12 @@ impl Repairs {
         });
         for (index, act) in &next.acts {
             if let Some(entry) = state.reboots.iter().find(|entry| entry.index == *index) {
-                self.carry_out_reboot(lead, standing, entry, act, work).await?;
+                self.carry_out_reboot(lead, standing, sight, entry, act, work).await?;
             }
         }
         let mut waits = next.waits;
         if blocked.is_none() {
-            self.resume_reboot_drains(standing, &waits, work);
+            self.resume_reboot_drains(standing, sight, &waits, work);
         }
         for (index, act) in &next.acts {
             if *act == Act::Check {
@@ -110,13 +112,13 @@ impl Repairs {
     }
 
     /// Goes on with drains that another server began and may not have finished.
-    fn resume_reboot_drains(&self, standing: &Standing, waits: &BTreeMap<u64, String>, work: &mut Work) {
+    fn resume_reboot_drains(&self, standing: &Standing, sight: &Sight, waits: &BTreeMap<u64, String>, work: &mut Work) {
         let Some(rules) = &standing.rebooting else { return };
         let draining = standing.state.reboots.iter().filter(|entry| entry.status == RebootStatus::Draining);
         for entry in draining.filter(|entry| waits.contains_key(&entry.index)) {
             let job = Job::Reboot(entry.index);
             if !work.has_begun_drain(job)
-                && let Some(drain) = self.drained(standing, entry.node, &rules.drain)
+                && let Some(drain) = self.drained(sight, entry.node, &rules.drain)
             {
                 work.begin_drain(job, drain);
             }
@@ -127,6 +129,7 @@ impl Repairs {
         self: &Arc<Self>,
         lead: &Lead,
         standing: &Standing,
+        sight: &Sight,
         entry: &RebootEntry,
         act: &Act,
         work: &mut Work,
@@ -137,7 +140,7 @@ impl Repairs {
             Act::GiveUpDrain { because } => self.queue_again(lead, entry.index, because).await?,
             Act::StartDrain => {
                 if let Some(rules) = rules() {
-                    self.drain_for_reboot(lead, standing, entry, &rules, work).await?;
+                    self.drain_for_reboot(lead, sight, entry, &rules, work).await?;
                 }
             }
             Act::Reboot => {
@@ -157,7 +160,7 @@ impl Repairs {
     async fn drain_for_reboot(
         self: &Arc<Self>,
         lead: &Lead,
-        standing: &Standing,
+        sight: &Sight,
         entry: &RebootEntry,
         rules: &RebootRules,
         work: &mut Work,
@@ -165,7 +168,12 @@ impl Repairs {
         if !self.write_status(lead, entry.index, RebootStatus::Draining).await? {
             return Ok(());
         }
-        match self.drained(standing, entry.node, &rules.drain) {
+        if let Some(gone) = sight.gone.get(&entry.node) {
+            // Its pods cannot leave; it is rebooted in the next cycle.
+            tracing::warn!(task = TASK, index = entry.index, node = %entry.node, evidence = gone.evidence, "node is gone, not drained");
+            return Ok(());
+        }
+        match self.drained(sight, entry.node, &rules.drain) {
             Some(drain) => work.begin_drain(Job::Reboot(entry.index), drain),
             None => self.queue_again(lead, entry.index, NO_KUBERNETES).await?,
         }

@@ -3,14 +3,11 @@
 
 use std::{net::Ipv4Addr, time::Duration};
 
-use sabakan_domain::{
-    lifecycle::HealthState,
-    repair::{
-        entry::Entry,
-        hands_off::HandsOff,
-        procedure::{HealthCheck, Operation, is_well},
-        reboot::{RebootEntry, RebootStatus},
-    },
+use sabakan_domain::repair::{
+    entry::Entry,
+    hands_off::HandsOff,
+    procedure::{HealthCheck, NothingLeft, Operation},
+    reboot::{RebootEntry, RebootStatus},
 };
 use sabakan_store::{
     repo::{
@@ -88,14 +85,9 @@ impl Repairs {
         if let Some(hands_off) = self.who_has(snapshot, entry.address) {
             return Some(NotAgain::Barred(hands_off.to_string()));
         }
-        let state = machine.map(|machine| machine.status.state);
-        match (&operation.health_check, state) {
-            (HealthCheck::Registry, state) => is_well(state).then_some(NotAgain::Well),
-            // What is being emptied must not be power-cycled, whoever is asked about its health.
-            (HealthCheck::Command(_), Some(state @ (HealthState::Retiring | HealthState::Retired))) => {
-                Some(NotAgain::Barred(format!("the machine is {state}")))
-            }
-            (HealthCheck::Command(_), _) => None,
+        match operation.nothing_left(machine.map(|machine| machine.status.state))? {
+            NothingLeft::Well => Some(NotAgain::Well),
+            NothingLeft::Leaving(state) => Some(NotAgain::Barred(format!("the machine is {state}"))),
         }
     }
 

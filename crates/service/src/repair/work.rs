@@ -96,7 +96,6 @@ pub(crate) struct Work {
     answers: BTreeMap<Job, Answer>,
     /// Drains that this server began, by the job they belong to.
     drains: BTreeSet<Job>,
-    pub(super) cordons_read: Option<Instant>,
 }
 
 impl Work {

@@ -11,8 +11,9 @@ mod tests;
 use std::sync::Arc;
 
 use sabakan_domain::cluster::{
-    attributes::{self, Attributes, LiveNode},
+    attributes::{self, Attributes},
     config::Configuration,
+    live_node::{self, LiveNode},
 };
 use sabakan_drivers::kubernetes::{Kubernetes, KubernetesError};
 use sabakan_store::{Revision, repo::leaders::Lead};
@@ -25,6 +26,7 @@ use crate::{
     cluster::{
         Cluster,
         kubernetes::{Applier, Progress},
+        live_nodes,
     },
     error_chain, limits,
 };
@@ -50,12 +52,14 @@ pub async fn run(on: Arc<Foundation>, cluster: Arc<Cluster>, stop: CancellationT
 
 async fn rounds(on: &Foundation, cluster: &Cluster, applier: &Applier, ends: &CancellationToken) {
     let mut moved = on.view.moved();
+    let mut nodes = Some(applier.nodes.changes());
     let mut known = None;
     let mut due = Instant::now();
     // Doubles before it is used.
     let mut pause = limits::APPLY_RETRY / 2;
     while !ends.is_cancelled() {
         moved.mark_unchanged();
+        let began = Instant::now();
         match changed(cluster, known, due).await {
             Ok(None) => {}
             Ok(Some((revision, configuration))) => {
@@ -74,7 +78,11 @@ async fn rounds(on: &Foundation, cluster: &Cluster, applier: &Applier, ends: &Ca
         }
         let wait = async {
             tokio::time::sleep(limits::APPLY_PAUSE).await;
-            let _woken_or_due = tokio::time::timeout_at(due, moved.changed()).await;
+            tokio::select! {
+                _ = moved.changed() => {}
+                () = tokio::time::sleep_until(due) => {}
+                () = live_nodes::changed(&mut nodes) => due = due.min(began + limits::APPLY_NODES_PAUSE),
+            }
         };
         tokio::select! {
             () = ends.cancelled() => {}
@@ -101,14 +109,14 @@ async fn round(on: &Foundation, applier: &Applier, configuration: &Configuration
     let mut progress = Progress { nodes: configuration.nodes.len(), ..Progress::default() };
     let listed = tokio::select! {
         () = ends.cancelled() => return false,
-        listed = applier.kubernetes.list() => listed,
+        listed = applier.nodes.read() => listed,
     };
     match listed {
         Ok(live) => {
-            let work = differing(configuration, live, &mut progress);
+            let work = differing(configuration, &live, &mut progress);
             change(&applier.kubernetes, work, &mut progress, ends).await;
         }
-        Err(error) => progress.problem = Some(error.to_string()),
+        Err(reason) => progress.problem = Some(reason),
     }
     if ends.is_cancelled() {
         return false;
@@ -136,21 +144,19 @@ async fn round(on: &Foundation, applier: &Applier, configuration: &Configuration
 /// The Nodes that are not as they shall be. Takes note of the others.
 fn differing(
     configuration: &Configuration,
-    live: Vec<LiveNode>,
+    live: &[Arc<LiveNode>],
     progress: &mut Progress,
 ) -> Vec<(Attributes, LiveNode)> {
     let taint_control_plane = attributes::taints_control_planes(configuration);
-    let found = attributes::find(configuration, &live);
-    let mut live: Vec<Option<LiveNode>> = live.into_iter().map(Some).collect();
     let mut work = Vec::new();
-    for (node, found) in configuration.nodes.iter().zip(found) {
-        let Some(live) = found.and_then(|at| live[at].take()) else {
+    for (node, found) in configuration.nodes.iter().zip(live_node::find(configuration, live)) {
+        let Some(live) = found.found().map(|at| &*live[at]) else {
             progress.miss(attributes::name(node));
             continue;
         };
         let wanted = attributes::wanted(node, taint_control_plane);
-        match attributes::next_step(&wanted, &live) {
-            Some(_) => work.push((wanted, live)),
+        match attributes::next_step(&wanted, live) {
+            Some(_) => work.push((wanted, live.clone())),
             None => progress.as_wanted += 1,
         }
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use sabakan_store::repo::leaders::Lead;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::leader::{self, Task};
 use crate::{
     Foundation,
-    cluster::{Cluster, RoundEnd, TASK},
+    cluster::{Cluster, RoundEnd, TASK, live_nodes},
     error_chain, limits,
 };
 
@@ -29,9 +29,11 @@ pub async fn run(on: Arc<Foundation>, cluster: Arc<Cluster>, stop: CancellationT
 
 async fn rounds(on: &Foundation, cluster: &Cluster, lead: &Lead, ends: &CancellationToken) {
     let mut moved = on.view.moved();
+    let mut nodes = cluster.options().nodes.as_ref().map(|nodes| nodes.changes());
     let mut first = true;
     while !ends.is_cancelled() {
         moved.mark_unchanged();
+        nodes.iter_mut().for_each(watch::Receiver::mark_unchanged);
         let began = Instant::now();
         let mut again = false;
         // A round may be given up at any moment: what it writes is one transaction, which compares the lead.
@@ -55,7 +57,11 @@ async fn rounds(on: &Foundation, cluster: &Cluster, lead: &Lead, ends: &Cancella
         let wait = async {
             tokio::time::sleep(pause).await;
             if !again {
-                let _woken_or_later = tokio::time::timeout(cluster.options().period, moved.changed()).await;
+                tokio::select! {
+                    _ = moved.changed() => {}
+                    () = live_nodes::changed(&mut nodes) => {}
+                    () = tokio::time::sleep(cluster.options().period) => {}
+                }
             }
         };
         tokio::select! {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use sabakan_store::repo::leaders::Lead;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::leader::{self, Task};
 use crate::{
-    Foundation, ServiceError, error_chain, limits,
+    Foundation, ServiceError,
+    cluster::live_nodes,
+    error_chain, limits,
     repair::{Repairs, TASK, Work},
 };
 
@@ -34,8 +36,10 @@ pub async fn run(on: Arc<Foundation>, repairs: Arc<Repairs>, stop: CancellationT
 /// A cycle may be given up at any moment: each thing it writes is one transaction, which compares the lead.
 async fn cycles(on: &Foundation, repairs: &Arc<Repairs>, lead: &Lead, work: &mut Work) {
     let mut moved = on.view.moved();
+    let mut nodes = repairs.options().nodes.as_ref().map(|nodes| nodes.changes());
     loop {
         moved.mark_unchanged();
+        nodes.iter_mut().for_each(watch::Receiver::mark_unchanged);
         let began = Instant::now();
         let mut again = false;
         // Looking at many machines costs time: a tenth of one core is spent on it, unless the period is shorter than that.
@@ -61,6 +65,7 @@ async fn cycles(on: &Foundation, repairs: &Arc<Repairs>, lead: &Lead, work: &mut
             tokio::select! {
                 _ = moved.changed() => {}
                 () = work.something_ends() => {}
+                () = live_nodes::changed(&mut nodes) => {}
                 () = tokio::time::sleep(repairs.options().period) => {}
             }
         }

@@ -132,6 +132,7 @@ pub fn cases() -> Vec<Case> {
             a_round_under_a_lost_lead_writes_nothing,
             a_round_does_not_overwrite_what_a_person_said,
             nothing_begins_in_a_queue_that_was_disabled,
+            no_step_begins_for_a_machine_that_was_just_mended,
             nobody_begins_anything_under_a_lost_lead,
             what_somebody_asked_for_meanwhile_stays,
             a_machine_is_repaired_once_at_a_time,

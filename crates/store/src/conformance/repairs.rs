@@ -6,11 +6,15 @@ mod site;
 
 use std::{net::Ipv4Addr, sync::Arc};
 
-use sabakan_domain::repair::{
-    entry::{Entry, Status, StepStatus},
-    incident::{Incident, Phase},
-    reboot::{RebootEntry, RebootStatus},
-    settings::RepairSettings,
+use sabakan_domain::{
+    lifecycle::HealthState,
+    machine::Machine,
+    repair::{
+        entry::{Entry, Status, StepStatus},
+        incident::{Incident, Phase},
+        reboot::{RebootEntry, RebootStatus},
+        settings::RepairSettings,
+    },
 };
 
 use self::site::Site;
@@ -19,7 +23,7 @@ use crate::{
     repo::{
         ChangeError, audit,
         leaders::Lead,
-        repairs::{self, BadSetting, QueueRefusal, Switch, Under},
+        repairs::{self, BadSetting, Begun, QueueRefusal, Switch, Under},
     },
 };
 
@@ -97,6 +101,39 @@ pub(super) async fn nothing_begins_in_a_queue_that_was_disabled(store: Arc<dyn S
     assert_eq!((begun.status, site.entries().await), (Status::Processing, vec![begun.clone()]));
     let rebooting = reboot(&site, &*site.store, &site.lead, node).await.expect("a change").expect("it is begun");
     assert_eq!((rebooting.status, site.read().await.reboots), (RebootStatus::Rebooting, vec![rebooting.clone()]));
+}
+
+/// Somebody calls the machine healthy in the moment between the decision and its write.
+pub(super) async fn no_step_begins_for_a_machine_that_was_just_mended(store: Arc<dyn Store>, prefix: String) {
+    let site = Site::new(store, prefix).await;
+    let entry = site.add(1).await;
+    let begin = |store: Arc<dyn Store>| {
+        let (site, index) = (site.clone(), entry.index);
+        async move {
+            let under = Under { lead: Some(&site.lead), switch: Some(Switch::Queue) };
+            let serial = site::machine(1).serial;
+            let step = Begun { action: "execute", because: "not drained", machine: serial.as_ref() };
+            let decide = |entry: &Entry, machine: Option<&Machine>| {
+                let is_broken = machine.is_some_and(|machine| machine.status.state != HealthState::Healthy);
+                begun(entry).filter(|_| is_broken)
+            };
+            repairs::begin(&*store, &site.keys, &site.by, under, index, step, decide).await.expect("an answer")
+        }
+    };
+    assert_eq!(begin(Arc::clone(&site.store)).await, None, "nobody knows the machine");
+    site.report(1, "unreachable").await;
+    let monitor = site.clone();
+    let faster = Arc::new(site.faster(async move { monitor.report(1, "healthy").await }));
+    assert_eq!(begin(Arc::<site::Faster>::clone(&faster)).await, None);
+    faster.happened();
+    assert_eq!(site.entries().await, [entry.clone()]);
+    // Another report of the same trouble is no reason to give up.
+    site.report(1, "unreachable").await;
+    let monitor = site.clone();
+    let faster = Arc::new(site.faster(async move { monitor.report(1, "unreachable").await }));
+    let after = begin(Arc::<site::Faster>::clone(&faster)).await.expect("it is begun");
+    faster.happened();
+    assert_eq!((after.status, site.entries().await), (Status::Processing, vec![after.clone()]));
 }
 
 pub(super) async fn nobody_begins_anything_under_a_lost_lead(store: Arc<dyn Store>, prefix: String) {

@@ -19,7 +19,7 @@ use super::{
     audit::{Act, By},
     change, get_one,
     leaders::Lead,
-    revision_of, write,
+    mirror, revision_of, write,
 };
 use crate::{
     Compare, KeyValue, Op, Revision, Store, StoreError, Txn, TxnOutcome,
@@ -126,7 +126,7 @@ pub async fn configuration_revision(store: &dyn Store, keys: &Keys) -> Result<Re
 }
 
 fn template_of(kv: &KeyValue) -> Result<(Template, Revision), StoreError> {
-    let template = Template::parse(parse(kv)?).map_err(|problems| {
+    let template = Template::stored(parse(kv)?).map_err(|problems| {
         let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         corrupt(kv, reason)
     })?;
@@ -217,9 +217,9 @@ pub async fn edit_constraints<R: std::error::Error + 'static>(
         let value = records::encode(&ConstraintsRecord::from(&after));
         let mut txn = Txn {
             when: vec![Compare::ModRevision(key.clone(), revision_of(found.as_ref()))],
-            then: vec![Op::put(key, value.clone())],
+            then: vec![Op::put(key, value)],
         };
-        txn.then.extend(keys.mirrored("constraints").map(|key| Op::put(key, value)));
+        txn.then.extend(mirror::puts(keys, None, Some(&after)));
         let changed = |((name, old), (_, new)): ((&str, u32), (&str, u32))| {
             (old != new).then(|| format!("{name} {old} -> {new}"))
         };
@@ -326,10 +326,7 @@ fn put(
         txn.then.push(Op::put(keys.cluster_nodes(number), records::encode(part)));
     }
     txn.then.extend((parts.len()..state.parts).map(|number| Op::Delete(keys.cluster_nodes(number))));
-    txn.then.extend(keys.mirrored("cluster").map(|key| Op::put(key, records::encode(&document))));
-    txn.then.extend(keys.mirrored("cluster-revision").map(|key| Op::put(key, made_from.to_string())));
-    // The program that carries it out could plan as well; two planners would undo each other's work.
-    txn.then.extend(keys.mirrored("sabakan/disabled").map(|key| Op::put(key, "true")));
+    txn.then.extend(mirror::puts(keys, Some((configuration, made_from)), state.constraints.as_ref()));
 }
 
 fn summary(plan: &KeptPlan) -> String {
@@ -343,6 +340,6 @@ fn summary(plan: &KeptPlan) -> String {
     }
 }
 
-fn act(action: &'static str, detail: String) -> Act {
+pub(super) fn act(action: &'static str, detail: String) -> Act {
     Act { category: Category::Cluster, instance: "cluster".to_owned(), action, detail }
 }

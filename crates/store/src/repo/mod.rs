@@ -13,6 +13,7 @@ pub mod crypts;
 pub mod feed;
 pub mod leaders;
 pub mod machines;
+pub mod mirror;
 pub mod nodes;
 pub mod ports;
 pub mod recipes;

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr, sync::Arc};
 use sabakan_domain::{
     audit::Category,
     cluster::shape::Problem,
+    machine::Machine,
     repair::{
         enqueue::NewEntry,
         entry::{Backoff, Entry, Status},
@@ -234,13 +235,18 @@ impl<'a> Under<'a> {
         Under { lead: Some(lead), switch: None }
     }
 
-    /// Reads what the change depends on besides `key`.
-    async fn read(&self, store: &dyn Store, keys: &Keys, key: &str) -> Result<(Option<KeyValue>, bool), StoreError> {
-        let mut wanted = vec![key.to_owned()];
+    /// Reads keys, and whether what the change depends on is switched off, as of one moment.
+    async fn read(
+        &self,
+        store: &dyn Store,
+        keys: &Keys,
+        mut wanted: Vec<String>,
+    ) -> Result<(Vec<Option<KeyValue>>, bool), StoreError> {
+        let count = wanted.len();
         wanted.extend(self.switch.map(|switch| switch.key(keys)));
-        let mut found = store.get_many(wanted).await?.values.into_iter();
-        let kv = found.next().flatten();
-        Ok((kv, found.next().flatten().is_some()))
+        let mut found = store.get_many(wanted).await?.values;
+        let switch = found.split_off(count);
+        Ok((found, switch.into_iter().flatten().next().is_some()))
     }
 
     /// A store in which everything that is written is written under this.
@@ -319,28 +325,62 @@ pub async fn update(
     action: &'static str,
     decide: impl Fn(&Entry) -> Option<Entry>,
 ) -> Result<Option<Entry>, ChangeError<Infallible>> {
+    let begun = Begun { action, ..Begun::default() };
+    begin(store, keys, by, under, index, begun, |entry, _| decide(entry)).await
+}
+
+/// Something that is begun for an entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Begun<'a> {
+    /// What, for the audit log.
+    pub action: &'static str,
+    /// More about it, for the audit log.
+    pub because: &'a str,
+    /// The machine it is begun with. Nothing is written if its record changes until then: somebody may have just called it healthy.
+    pub machine: Option<&'a Serial>,
+}
+
+/// The same, knowing the machine as it is at that moment; `None`: it is not registered, or none was named.
+pub async fn begin(
+    store: &dyn Store,
+    keys: &Keys,
+    by: &By,
+    under: Under<'_>,
+    index: u64,
+    begun: Begun<'_>,
+    decide: impl Fn(&Entry, Option<&Machine>) -> Option<Entry>,
+) -> Result<Option<Entry>, ChangeError<Infallible>> {
     let plan = || async {
         let key = keys.repair(index);
-        let (found, is_off) = under.read(store, keys, &key).await?;
-        let kv = found.ok_or(ChangeError::NotFound)?;
+        let machine_key = begun.machine.map(|serial| keys.machine(serial));
+        let wanted = [key.clone()].into_iter().chain(machine_key.clone()).collect();
+        let (found, is_off) = under.read(store, keys, wanted).await?;
+        let mut found = found.into_iter();
+        let kv = found.next().flatten().ok_or(ChangeError::NotFound)?;
         if is_off {
             return Ok((Txn::default(), None));
         }
         let before: Entry = records::decode::<RepairRecord, _>(&kv)?;
-        let Some(after) = decide(&before) else { return Ok((Txn::default(), None)) };
+        let machine = found.next().flatten();
+        let known = machine.as_ref().map(records::decode_machine).transpose()?;
+        let Some(after) = decide(&before, known.as_ref()) else { return Ok((Txn::default(), None)) };
         let mut txn = Txn { when: vec![Compare::ModRevision(key, kv.mod_revision)], then: vec![] };
         txn.when.extend(under.compares(keys));
-        put_changed(&mut txn, keys, by, action, &after);
+        txn.when.extend(machine_key.map(|key| Compare::ModRevision(key, revision_of(machine.as_ref()))));
+        put_changed(&mut txn, keys, by, &begun, &after);
         Ok((txn, Some(after)))
     };
     change(store, plan).await
 }
 
-fn put_changed(txn: &mut Txn, keys: &Keys, by: &By, action: &'static str, after: &Entry) {
+fn put_changed(txn: &mut Txn, keys: &Keys, by: &By, begun: &Begun<'_>, after: &Entry) {
     put_entry(txn, keys, after);
     let Entry { index, status, step, step_status, .. } = after;
-    let detail = format!("repair {index}: {status}/{}, step {step}", step_status.as_str());
-    by.log(txn, keys, act(&instance(after), action, detail));
+    let mut detail = format!("repair {index}: {status}/{}, step {step}", step_status.as_str());
+    if !begun.because.is_empty() {
+        detail = format!("{detail}; {}", begun.because);
+    }
+    by.log(txn, keys, act(&instance(after), begun.action, detail));
 }
 
 /// Changes many entries, a bounded number of them in one transaction; which were changed. `decide` gets each as it is; `None` from it
@@ -356,7 +396,7 @@ pub async fn update_many(
     let plan = |txn: &mut Txn, _, kv: &KeyValue| {
         let after = decide(&records::decode::<RepairRecord, _>(kv)?);
         if let Some(after) = &after {
-            put_changed(txn, keys, by, action, after);
+            put_changed(txn, keys, by, &Begun { action, ..Begun::default() }, after);
         }
         Ok(after.is_some())
     };
@@ -562,8 +602,8 @@ pub async fn edit_reboot(
 ) -> Result<Option<RebootEntry>, ChangeError<Infallible>> {
     let plan = || async {
         let key = keys.reboot(index);
-        let (found, is_off) = under.read(store, keys, &key).await?;
-        let kv = found.ok_or(ChangeError::NotFound)?;
+        let (found, is_off) = under.read(store, keys, vec![key.clone()]).await?;
+        let kv = found.into_iter().flatten().next().ok_or(ChangeError::NotFound)?;
         let before: RebootEntry = records::decode::<RebootRecord, _>(&kv)?;
         if is_off {
             return Ok((Txn::default(), Some(before)));

@@ -15,6 +15,13 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
+impl Asked {
+    /// Whether it is for events instead of a list.
+    pub fn is_watch(&self) -> bool {
+        self.query.get("watch").is_some_and(|watch| watch == "true")
+    }
+}
+
 /// What goes back: a status code and a document.
 pub type Answer = (u16, Value);
 
@@ -23,6 +30,7 @@ enum Target<'a> {
     Nodes,
     Node(&'a str),
     Namespaces,
+    Leases,
     Pods,
     Pod(&'a str, &'a str),
     Eviction(&'a str, &'a str),
@@ -30,6 +38,9 @@ enum Target<'a> {
 
 impl Target<'_> {
     fn of(path: &str) -> Option<Target<'_>> {
+        if path == "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases" {
+            return Some(Target::Leases);
+        }
         let parts: Vec<&str> = path.strip_prefix("/api/v1/")?.split('/').collect();
         match parts[..] {
             ["nodes"] => Some(Target::Nodes),
@@ -47,6 +58,7 @@ impl Target<'_> {
         match self {
             Target::Nodes | Target::Node(_) => "nodes",
             Target::Namespaces => "namespaces",
+            Target::Leases => "leases",
             Target::Pods | Target::Pod(..) => "pods",
             Target::Eviction(..) => "pods/eviction",
         }
@@ -61,7 +73,8 @@ pub fn answer(state: &mut State, asked: &Asked) -> Answer {
         return refusal(404, "NotFound", "the server could not find the requested resource");
     };
     let verb = match (asked.method.as_str(), &target) {
-        ("GET", Target::Nodes | Target::Namespaces | Target::Pods) => "list",
+        ("GET", Target::Nodes) if asked.is_watch() => "watch",
+        ("GET", Target::Nodes | Target::Namespaces | Target::Leases | Target::Pods) => "list",
         ("GET", Target::Node(_) | Target::Pod(..)) => "get",
         ("PATCH", Target::Node(_)) => "patch",
         ("DELETE", Target::Pod(..)) => "delete",
@@ -73,7 +86,10 @@ pub fn answer(state: &mut State, asked: &Asked) -> Answer {
     }
     state.rights.insert(format!("{verb} {}", target.resource()));
     match target {
+        // What becomes of them is told by whoever keeps the connection.
+        Target::Nodes if verb == "watch" => (200, Value::Null),
         Target::Nodes => list::nodes(state, &asked.query),
+        Target::Leases => list::leases(state, &asked.query),
         Target::Namespaces => list::namespaces(state, &asked.query),
         Target::Pods => list::pods(state, &asked.query),
         Target::Node(name) if verb == "get" => {

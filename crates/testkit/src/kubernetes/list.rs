@@ -16,7 +16,7 @@ const NO_LIMIT: usize = usize::MAX;
 
 pub fn nodes(state: &mut State, query: &Query) -> Answer {
     let all = state.nodes.iter().map(|(name, node)| (name.clone(), node.document())).collect();
-    page(state, "NodeList", all, &["spec.unschedulable"], query)
+    page(state, "NodeList", all, &[], query)
 }
 
 pub fn namespaces(state: &mut State, query: &Query) -> Answer {
@@ -27,6 +27,15 @@ pub fn namespaces(state: &mut State, query: &Query) -> Answer {
     };
     let all = state.namespaces.iter().map(document).collect();
     page(state, "NamespaceList", all, &[], query)
+}
+
+pub fn leases(state: &mut State, query: &Query) -> Answer {
+    let document = |(name, renewed): (&String, &String)| {
+        let document = json!({ "kind": "Lease", "metadata": { "name": name }, "spec": { "renewTime": renewed } });
+        (name.clone(), document)
+    };
+    let all = state.leases.iter().map(document).collect();
+    page(state, "LeaseList", all, &[], query)
 }
 
 pub fn pods(state: &mut State, query: &Query) -> Answer {

@@ -89,7 +89,7 @@ impl Object {
             uid,
             version,
             fields: Fields::new(),
-            status: json!({ "addresses": addresses }),
+            status: json!({ "addresses": addresses, "conditions": [{ "type": "Ready", "status": "True" }] }),
             managers: BTreeMap::new(),
         };
         object.update("kubelet", fields);

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
@@ -28,6 +28,7 @@ use super::{
     Entry, State, TOKEN,
     http::{Asked, answer, refusal},
     lock,
+    watch::{self, Lines},
 };
 
 /// Certificates and keys, as PEM.
@@ -145,7 +146,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(socket: S, entry: Entry, 
 #[error("down")]
 struct Down;
 
-type Handled = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Down>> + Send>>;
+type Answered = Either<Full<Bytes>, Lines>;
+
+type Handled = Pin<Box<dyn Future<Output = Result<Response<Answered>, Down>> + Send>>;
 
 fn handle(request: Request<Incoming>, entry: Entry, state: Arc<Mutex<State>>) -> Handled {
     Box::pin(async move {
@@ -165,20 +168,23 @@ fn handle(request: Request<Incoming>, entry: Entry, state: Arc<Mutex<State>>) ->
         if is_down {
             return Err(Down);
         }
-        let (code, document) = if is_known {
-            let asked = Asked {
-                method: parts.method.to_string(),
-                path: decoded(parts.uri.path()),
-                query: query(parts.uri.query().unwrap_or_default()),
-                content_type,
-                body,
-            };
-            answer(&mut lock(&state), &asked)
+        let asked = Asked {
+            method: parts.method.to_string(),
+            path: decoded(parts.uri.path()),
+            query: query(parts.uri.query().unwrap_or_default()),
+            content_type,
+            body,
+        };
+        let (code, document) =
+            if is_known { answer(&mut lock(&state), &asked) } else { refusal(401, "Unauthorized", "Unauthorized") };
+        let body = if code == 200 && asked.is_watch() {
+            let after = asked.query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or_default();
+            Either::Right(watch::events(state, after))
         } else {
-            refusal(401, "Unauthorized", "Unauthorized")
+            Either::Left(Full::from(document.to_string()))
         };
         let answer = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
-        Ok(answer.body(Full::from(document.to_string())).expect("a response"))
+        Ok(answer.body(body).expect("a response"))
     })
 }
 

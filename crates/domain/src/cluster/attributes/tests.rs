@@ -1,8 +1,9 @@
 //! Every rule as a table, and that three steps bring any Node where it shall be.
 
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::*;
+use crate::cluster::live_node::Applied;
 
 const READ: &str = "2026-01-02T03:04:05Z";
 
@@ -54,31 +55,12 @@ fn attributes(labels: &str, annotations: &str, taints: &str) -> Attributes {
 /// A Node whose labels and annotations are all ours.
 fn live(labels: &str, annotations: &str, taints: &str) -> LiveNode {
     let (labels, annotations) = (map(labels), map(annotations));
-    let applied =
-        Applied { labels: labels.keys().cloned().collect(), annotations: annotations.keys().cloned().collect() };
+    let applied = Applied {
+        labels: labels.keys().cloned().collect(),
+        annotations: annotations.keys().cloned().collect(),
+        taints: BTreeSet::new(),
+    };
     LiveNode { labels, annotations, taints: live_list(taints), applied, ..LiveNode::default() }
-}
-
-#[test]
-fn owned_keys() {
-    for (key, owned) in [
-        ("cke.cybozu.com/role", true),
-        ("cke.cybozu.com/", true),
-        ("sabakan.cke.cybozu.com/datacenter", true),
-        ("a.b.cke.cybozu.com/x", true),
-        ("node-role.kubernetes.io/worker", true),
-        ("node-role.kubernetes.io/", true),
-        ("xcke.cybozu.com/role", false),
-        ("cke.cybozu.com", false),
-        ("cke.cybozu.com.example/role", false),
-        ("x.node-role.kubernetes.io/worker", false),
-        ("node.kubernetes.io/not-ready", false),
-        ("topology.kubernetes.io/zone", false),
-        ("role", false),
-        ("", false),
-    ] {
-        assert_eq!(is_owned(key), owned, "{key}");
-    }
 }
 
 #[test]
@@ -137,32 +119,44 @@ fn lists_of_taints() {
     let foreign = format!("node.kubernetes.io/not-ready:NoExecute@{READ}");
     let state = "cke.cybozu.com/state=retiring:NoExecute";
     let timed = format!("{state}@{READ}");
-    // wanted, live, and the list to write; the same as live where nothing is to be done.
-    let rows: Vec<(&str, String, String)> = vec![
-        ("", String::new(), String::new()),
-        ("", foreign.clone(), foreign.clone()),
-        (state, String::new(), state.to_owned()),
-        (state, foreign.clone(), format!("{foreign} {state}")),
-        (state, timed.clone(), timed.clone()),
-        (state, format!("{timed} {foreign}"), format!("{timed} {foreign}")),
-        ("", timed.clone(), String::new()),
-        ("", format!("{foreign} {timed} x"), format!("{foreign} x")),
-        (state, "cke.cybozu.com/state=retired:NoExecute".to_owned(), state.to_owned()),
-        (state, "cke.cybozu.com/state=retiring:NoSchedule".to_owned(), state.to_owned()),
-        ("gpu", "gpu:NoExecute".to_owned(), "gpu".to_owned()),
-        ("gpu", "gpu=1".to_owned(), "gpu".to_owned()),
-        ("gpu", "gpu gpu:NoExecute".to_owned(), "gpu".to_owned()),
-        ("gpu gpu:NoExecute", "gpu:NoExecute x".to_owned(), "gpu:NoExecute x gpu".to_owned()),
-        ("", "gpu".to_owned(), "gpu".to_owned()),
-        ("", "x:OfTheFuture".to_owned(), "x:OfTheFuture".to_owned()),
-        ("", "cke.cybozu.com/x:OfTheFuture".to_owned(), String::new()),
-        ("", "node-role.kubernetes.io/master".to_owned(), String::new()),
-        ("a b", "b a".to_owned(), "b a".to_owned()),
+    let kubeadm = "node-role.kubernetes.io/control-plane";
+    // Wanted, live, the keys that we set before, and the list to write; the same as live where the list is right.
+    let rows: Vec<(&str, String, &str, String)> = vec![
+        ("", String::new(), "", String::new()),
+        ("", foreign.clone(), "", foreign.clone()),
+        (state, String::new(), "", state.to_owned()),
+        (state, foreign.clone(), "", format!("{foreign} {state}")),
+        (state, timed.clone(), "", timed.clone()),
+        (state, format!("{timed} {foreign}"), "", format!("{timed} {foreign}")),
+        ("", timed.clone(), "", String::new()),
+        ("", format!("{foreign} {timed} x"), "", format!("{foreign} x")),
+        (state, "cke.cybozu.com/state=retired:NoExecute".to_owned(), "", state.to_owned()),
+        (state, "cke.cybozu.com/state=retiring:NoSchedule".to_owned(), "", state.to_owned()),
+        ("gpu", "gpu:NoExecute".to_owned(), "", "gpu".to_owned()),
+        ("gpu", "gpu=1".to_owned(), "", "gpu".to_owned()),
+        ("gpu", "gpu gpu:NoExecute".to_owned(), "", "gpu".to_owned()),
+        ("gpu gpu:NoExecute", "gpu:NoExecute x".to_owned(), "", "gpu:NoExecute x gpu".to_owned()),
+        ("", "gpu".to_owned(), "", "gpu".to_owned()),
+        ("", "gpu x".to_owned(), "gpu", "x".to_owned()),
+        ("", "x:OfTheFuture".to_owned(), "", "x:OfTheFuture".to_owned()),
+        ("", "cke.cybozu.com/x:OfTheFuture".to_owned(), "", String::new()),
+        // What a tool that set the cluster up put on its control planes stays, unless it was us.
+        ("", kubeadm.to_owned(), "", kubeadm.to_owned()),
+        (state, kubeadm.to_owned(), "", format!("{kubeadm} {state}")),
+        ("", "node-role.kubernetes.io/master".to_owned(), "", "node-role.kubernetes.io/master".to_owned()),
+        ("", "node-role.kubernetes.io/infra".to_owned(), "", "node-role.kubernetes.io/infra".to_owned()),
+        ("", "node-role.kubernetes.io/infra".to_owned(), "node-role.kubernetes.io/infra", String::new()),
+        ("a b", "b a".to_owned(), "", "b a".to_owned()),
     ];
-    for (wanted, live, expected) in rows {
-        let list = taints(&wanted_list(wanted), &live_list(&live));
-        let expected = (live != expected).then(|| live_list(&expected));
-        assert_eq!(list, expected, "wanted {wanted}, live {live}");
+    for (wanted, live, ours, expected) in rows {
+        let wanted = wanted_list(wanted);
+        let mut node = LiveNode { taints: live_list(&live), ..LiveNode::default() };
+        node.applied.taints = set(ours);
+        let named: BTreeSet<String> = wanted.iter().map(|taint| taint.key.clone()).collect();
+        let step = taints(&wanted, &node);
+        let is_right = live == expected && named == node.applied.taints;
+        let expected = Step::Taints { list: live_list(&expected), ours: named };
+        assert_eq!(step, (!is_right).then_some(expected), "wanted {wanted:?}, live {live}, ours {ours}");
     }
 }
 
@@ -213,12 +207,12 @@ fn labels_and_annotations() {
         (
             "left over of the cluster's own",
             with(|node| {
-                node.labels.extend(map("cke.cybozu.com/old=1 node-role.kubernetes.io/cs=true keep=1"));
+                node.labels.extend(map("cke.cybozu.com/old=1 node-role.kubernetes.io/x=true keep=1"));
                 node.annotations.extend(map("x.cke.cybozu.com/old=1 keep=1 cke.cybozu.com/reboot=true"));
             }),
             "a=1",
             "n=1",
-            remove("cke.cybozu.com/old node-role.kubernetes.io/cs", "x.cke.cybozu.com/old"),
+            remove("cke.cybozu.com/old", "x.cke.cybozu.com/old"),
         ),
         (
             "first ours, then what is left over",
@@ -236,13 +230,32 @@ fn labels_and_annotations() {
 #[test]
 fn taints_go_first() {
     let step = next_step(&attributes("a=1", "", "t"), &live("", "", "x"));
-    assert_eq!(step, Some(Step::Taints(live_list("x t"))));
+    assert_eq!(step, Some(Step::Taints { list: live_list("x t"), ours: set("t") }));
+}
+
+/// A tool that sets clusters up marks control planes with an empty value, and it stays theirs.
+#[test]
+fn roles_that_others_gave_are_left_as_they_are() {
+    let role = "node-role.kubernetes.io/control-plane";
+    let wanted = attributes(&format!("a=1 {role}=true"), "", "");
+    let mut node = live("a=1", "", "");
+    assert!(matches!(next_step(&wanted, &node), Some(Step::Apply { labels, .. }) if labels[role] == "true"));
+    node.labels.insert(role.to_owned(), String::new());
+    assert_eq!(next_step(&wanted, &node), None, "the value is theirs");
+    assert_eq!(next_step(&attributes("a=1", "", ""), &node), None, "and so is the label of a demoted node");
+    node.applied.labels.insert(role.to_owned());
+    let expected = Step::Apply { labels: map("a=1"), annotations: map("") };
+    assert_eq!(next_step(&attributes("a=1", "", ""), &node), Some(expected), "what we set goes");
 }
 
 /// What a server that keeps to the rules makes of a step.
 fn carry_out(step: &Step, node: &mut LiveNode) {
     match step {
-        Step::Taints(taints) => node.taints.clone_from(taints),
+        Step::Taints { list, ours } => {
+            node.taints.clone_from(list);
+            node.applied.taints.clone_from(ours);
+        }
+        Step::OutOfService { .. } => panic!("no configuration says so"),
         Step::Apply { labels, annotations } => {
             node.labels.retain(|key, _| !node.applied.labels.contains(key));
             node.annotations.retain(|key, _| !node.applied.annotations.contains(key));
@@ -290,7 +303,7 @@ fn three_steps_are_enough_from_anywhere() {
 }
 
 fn is_foreign(wanted: &Attributes, taint: &LiveTaint) -> bool {
-    !is_owned(&taint.key) && !wanted.taints.iter().any(|wanted| wanted.key == taint.key)
+    KeyOwner::of(&taint.key) != KeyOwner::Configuration && !wanted.taints.iter().any(|wanted| wanted.key == taint.key)
 }
 
 fn product<'a>(a: &[&'a str], b: &[&'a str], c: &[&'a str]) -> Vec<(&'a str, &'a str, &'a str)> {
@@ -298,71 +311,9 @@ fn product<'a>(a: &[&'a str], b: &[&'a str], c: &[&'a str]) -> Vec<(&'a str, &'a
     pairs.flat_map(|(a, b)| c.iter().map(move |c| (a, b, *c))).collect()
 }
 
-fn named(name: &str, addresses: &str) -> LiveNode {
-    let addresses = addresses.split_whitespace().map(|text| text.parse().expect("an address")).collect();
-    LiveNode { name: name.to_owned(), addresses, ..LiveNode::default() }
-}
-
-#[test]
-fn nodes_are_found_by_name_and_else_by_their_only_address() {
-    let hostname = |hostname: &str, address: &str| Node { hostname: hostname.to_owned(), ..node(address) };
-    type Row = (&'static str, Vec<Node>, Vec<LiveNode>, Vec<Option<usize>>);
-    let rows: Vec<Row> = vec![
-        ("by name", vec![node("10.0.0.1")], vec![named("x", ""), named("10.0.0.1", "")], vec![Some(1)]),
-        ("by hostname", vec![hostname("n1", "10.0.0.1")], vec![named("n1", "")], vec![Some(0)]),
-        ("not there", vec![node("10.0.0.1")], vec![named("10.0.0.11", "10.0.0.11")], vec![None]),
-        ("by address", vec![node("10.0.0.1")], vec![named("n1", "10.0.0.9 10.0.0.1")], vec![Some(0)]),
-        (
-            "name before address",
-            vec![node("10.0.0.1")],
-            vec![named("n1", "10.0.0.1"), named("10.0.0.1", "")],
-            vec![Some(1)],
-        ),
-        ("two claim it", vec![node("10.0.0.1")], vec![named("n1", "10.0.0.1"), named("n2", "10.0.0.1")], vec![None]),
-        ("told twice", vec![node("10.0.0.1")], vec![named("n1", "10.0.0.1 10.0.0.1")], vec![Some(0)]),
-        (
-            "named as another",
-            vec![node("10.0.0.1"), node("10.0.0.2")],
-            vec![named("10.0.0.2", "10.0.0.1")],
-            vec![None, Some(0)],
-        ),
-        (
-            "one for two",
-            vec![node("10.0.0.1"), node("10.0.0.2")],
-            vec![named("n1", "10.0.0.1 10.0.0.2")],
-            vec![None, None],
-        ),
-        (
-            "two of one name",
-            vec![hostname("n", "10.0.0.1"), hostname("n", "10.0.0.2")],
-            vec![named("n", "")],
-            vec![None, None],
-        ),
-        ("no nodes", vec![], vec![named("n", "10.0.0.1")], vec![]),
-    ];
-    for (what, nodes, live, expected) in rows {
-        let configuration = Configuration { nodes, rest: Map::new() };
-        assert_eq!(find(&configuration, &live), expected, "{what}");
-    }
-}
-
-#[test]
-fn taints_are_known_by_address() {
-    let nodes = [
-        LiveNode { taints: live_list("a b:NoExecute a:NoExecute"), ..named("10.0.0.1", "10.0.0.1 fd00::1") },
-        LiveNode { taints: live_list("c"), ..named("n2", "10.0.0.2") },
-        LiveNode { taints: live_list("d"), ..named("n3", "") },
-        named("10.0.0.4", ""),
-    ];
-    let keys = |text: &str| live_list(text).into_iter().map(|taint| taint.key).collect::<BTreeSet<_>>();
-    let expected = [("10.0.0.1", "a b"), ("10.0.0.2", "c"), ("10.0.0.4", ""), ("fd00::1", "a b")];
-    let expected = expected.map(|(address, taints)| (address.parse().expect("an address"), keys(taints)));
-    assert_eq!(live_taints(&nodes), expected.into_iter().collect());
-}
-
 #[test]
 fn silence_stops_the_round_once_there_is_a_cluster() {
-    let read = || Ok(live_taints(&[named("10.0.0.1", "")]));
+    let read = || Ok(LiveTaints::from([("10.0.0.1".parse().expect("an address"), set("a"))]));
     let silence = || Err("no answer".to_owned());
     assert_eq!(taints_to_plan_with(true, read()), read());
     assert_eq!(taints_to_plan_with(false, read()), read());

@@ -92,7 +92,15 @@ const NODE_TEMPLATE: Object = Object::new(
     &[
         &[
             Field::or_empty("address", Shape::Text(&NOTHING), "Stays empty: every node gets that of its machine."),
-            Field::or_empty("hostname", TEXT_SHAPE, "Is not used: nodes are named by their address."),
+            Field::or_empty(
+                "hostname",
+                TEXT_SHAPE,
+                "How nodes are called in Kubernetes: small letters, digits, `-` and `.`, with `{serial}`, `{rack}`, \
+                 `{index-in-rack}`, `{role}`, `{address}` and `{address-dashed}` (`10-0-0-1`) of the machine. It needs \
+                 `{serial}`, an address, or both `{rack}` and `{index-in-rack}`, so that every name is another one. Capital \
+                 letters of a machine become small ones.",
+            )
+            .means("its address"),
         ],
         ATTRIBUTES,
         &[taints(TEMPLATE_TAINTS_MAX)],

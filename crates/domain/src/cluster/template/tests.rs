@@ -34,7 +34,7 @@ fn full() -> Value {
         "nodes": [
             { "address": "", "hostname": "", "user": "u", "control_plane": true, "annotations": { "Example.com/a": "b c" },
               "labels": { "cke.cybozu.com/role": "cs", "cke.cybozu.com/weight": "none" }, "taints": [taint] },
-            { "address": null, "hostname": "h", "user": "u", "control_plane": false, "annotations": {},
+            { "address": null, "hostname": "{role}-{serial}", "user": "u", "control_plane": false, "annotations": {},
               "labels": { "cke.cybozu.com/role": "cs", "cke.cybozu.com/weight": "6.0" }, "taints": [taint] },
             { "address": "", "hostname": "", "user": "u", "control_plane": false, "annotations": {},
               "labels": { "cke.cybozu.com/role": "ss", "cke.cybozu.com/weight": "1e-1" },
@@ -562,6 +562,39 @@ fn what_a_template_means() {
     assert_eq!(template.audit_log_policy(), Some("a: b"));
     assert_eq!(template.document, full());
     assert!(!template.rest.contains_key("nodes") && template.rest.len() == full().as_object().map_or(0, Map::len) - 1);
+}
+
+#[test]
+fn a_host_name_is_judged_at_the_door_and_read_as_it_was_stored() {
+    let with = |hostname: Value| set(full(), "/nodes/1/hostname", hostname);
+    let refused = problems(with(json!("h")));
+    assert_eq!(refused.iter().map(|problem| problem.path.as_str()).collect::<Vec<_>>(), ["nodes[1].hostname"]);
+    assert!(refused[0].reason.contains("{serial}"), "it says what to do: {refused:?}");
+    for (hostname, pattern) in [
+        (json!("h"), None),
+        (json!("{zone}-{serial}"), None),
+        (json!(""), None),
+        (json!(null), None),
+        (json!("{serial}"), Some("{serial}".to_owned())),
+    ] {
+        let template = Template::stored(with(hostname)).expect("what was stored is read");
+        assert_eq!(template.workers[0].hostname.as_ref().map(ToString::to_string), pattern);
+    }
+}
+
+#[test]
+fn names_that_change_with_the_role_in_the_cluster_are_doubtful() {
+    let warned = |control_plane: &str, worker: &str| {
+        let mut document = minimal();
+        document["nodes"][0]["hostname"] = json!(control_plane);
+        document["nodes"][1]["hostname"] = json!(worker);
+        Template::parse(document).expect("valid").warnings().len()
+    };
+    for (control_plane, worker, count) in
+        [("", "", 0), ("{serial}", "{serial}", 0), ("cp-{serial}", "{serial}", 1), ("", "{serial}", 1)]
+    {
+        assert_eq!(warned(control_plane, worker), count, "{control_plane:?} {worker:?}");
+    }
 }
 
 #[test]

@@ -55,6 +55,8 @@ struct World {
     unchecked: BTreeSet<u64>,
     hands_off: BTreeMap<Serial, HandsOff>,
     drained: BTreeSet<Ipv4Addr>,
+    gone: BTreeMap<Ipv4Addr, String>,
+    lost: BTreeMap<Ipv4Addr, String>,
     cordoned: BTreeSet<Ipv4Addr>,
     reboots: Vec<RebootEntry>,
     judgement: Judgement,
@@ -76,6 +78,8 @@ impl World {
             unchecked: BTreeSet::new(),
             hands_off: BTreeMap::new(),
             drained: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            lost: BTreeMap::new(),
             cordoned: BTreeSet::new(),
             reboots: Vec::new(),
             judgement: Judgement::default(),
@@ -109,6 +113,8 @@ impl World {
             unchecked: &self.unchecked,
             hands_off: &self.hands_off,
             drained: &self.drained,
+            gone: &self.gone,
+            lost: &self.lost,
             cordoned: &self.cordoned,
             reboots: &self.reboots,
             judgement: &self.judgement,
@@ -279,6 +285,29 @@ fn drains() {
     let waiting = |seconds| Entry { backoff: backoff(seconds), ..processing(1, 4, StepStatus::Waiting, 10) };
     check(&drain(waiting(-60)), &[], false);
     check(&drain(waiting(60)), &["1 drain 0"], true);
+}
+
+/// A Node that is not found may be full of pods: nothing is begun before it is, unless the machine is known to be gone.
+#[test]
+fn a_node_that_is_gone_or_lost() {
+    let lost = BTreeMap::from([(n(4), "Kubernetes has no Node".to_owned())]);
+    let gone = BTreeMap::from([(n(4), "the power is off".to_owned())]);
+    let world = |entry: Entry| World { need_drain: true, lost: lost.clone(), ..World::new([entry]) };
+    check(&world(entry(1, 4)), &[], false);
+    assert_eq!(world(entry(1, 4)).next().waits[&1], "its node cannot be drained: Kubernetes has no Node");
+    check(&world(processing(1, 4, StepStatus::Draining, 300)), &[], true);
+    check(&world(processing(1, 4, StepStatus::Draining, 1_200)), &["1 give up"], true);
+    check(&World { need_drain: false, ..world(entry(1, 4)) }, &["1 execute 0"], true);
+    for entry in
+        [entry(1, 4), processing(1, 4, StepStatus::Draining, 300), processing(1, 4, StepStatus::Draining, 1_200)]
+    {
+        check(&World { gone: gone.clone(), ..world(entry.clone()) }, &["1 execute 0"], true);
+        check(&World { gone: gone.clone(), lost: BTreeMap::new(), ..world(entry.clone()) }, &["1 execute 0"], true);
+        check(&World { gone: gone.clone(), unchecked: [1].into(), ..world(entry) }, &[], true);
+    }
+    // What keeps everybody's hands off keeps them off this one too.
+    let barred = World { gone, blocked: Some("etcd is not in order"), ..world(entry(1, 4)) };
+    check(&barred, &[], true);
 }
 
 #[test]

@@ -28,6 +28,10 @@ pub struct Around<'a> {
     pub nodes: &'a BTreeMap<Ipv4Addr, bool>,
     /// Nodes from which all pods have gone.
     pub drained: &'a BTreeSet<Ipv4Addr>,
+    /// Nodes that are gone, each with what proves it: their pods cannot leave, and nobody waits for them.
+    pub gone: &'a BTreeMap<Ipv4Addr, String>,
+    /// Nodes of which it is not known which Node of Kubernetes they are, and why: nobody can tell what runs on them.
+    pub lost: &'a BTreeMap<Ipv4Addr, String>,
     /// Entries whose boot check said that the node has booted since, by index.
     pub booted: &'a BTreeSet<u64>,
     /// Entries whose boot check said that the node has not, by index.
@@ -176,7 +180,7 @@ fn go_on(entry: &RebootEntry, places: &Places<'_>) -> Decided {
         return give_up(reason);
     }
     let hindered = around.hindered();
-    let drained = around.drained.contains(&entry.node);
+    let drained = around.drained.contains(&entry.node) || around.gone.contains_key(&entry.node);
     if drained && hindered.is_none() {
         return Decided::Act(Act::Reboot);
     }
@@ -261,6 +265,9 @@ impl Around<'_> {
         }
         if let Some(reason) = self.hindered() {
             return Some(reason);
+        }
+        if let Some(lost) = self.lost.get(&entry.node).filter(|_| !self.gone.contains_key(&entry.node)) {
+            return Some(format!("its node cannot be drained: {lost}"));
         }
         let (unreachable, max) = (self.unreachable, self.unreachable_max);
         (usize::try_from(max).is_ok_and(|max| unreachable > max))

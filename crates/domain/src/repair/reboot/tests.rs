@@ -55,6 +55,8 @@ struct World {
     enabled: bool,
     rules: Option<RebootRules>,
     drained: BTreeSet<Ipv4Addr>,
+    gone: BTreeMap<Ipv4Addr, String>,
+    lost: BTreeMap<Ipv4Addr, String>,
     booted: BTreeSet<u64>,
     not_booted: BTreeSet<u64>,
     unreachable: usize,
@@ -73,6 +75,8 @@ impl World {
             enabled: true,
             rules: concurrent(2),
             drained: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            lost: BTreeMap::new(),
             booted: BTreeSet::new(),
             not_booted: BTreeSet::new(),
             unreachable: 0,
@@ -93,6 +97,8 @@ impl World {
             rules: self.rules.as_ref(),
             nodes: &nodes,
             drained: &self.drained,
+            gone: &self.gone,
+            lost: &self.lost,
             booted: &self.booted,
             not_booted: &self.not_booted,
             unreachable: self.unreachable,
@@ -225,6 +231,20 @@ fn the_first_entry_of_a_node_counts() {
     check(&World::new([queued(1, 3), later]), &["2 remove: it was cancelled", "1 drain"], &[]);
     let first = entry(1, 3, RebootStatus::Cancelled);
     check(&World::new([first, queued(2, 3)]), &["1 remove: it was cancelled"], &[(2, "entry 1 of the same node")]);
+}
+
+/// A Node that is not found may be full of pods: its reboot waits, unless the machine is known to be gone.
+#[test]
+fn a_node_that_is_gone_or_lost() {
+    let lost = BTreeMap::from([(n(3), "Kubernetes has no Node".to_owned())]);
+    let gone = BTreeMap::from([(n(3), "the power is off".to_owned())]);
+    let since = |seconds| RebootEntry { changed_at: Some(ago(seconds)), ..draining(1, 3) };
+    let world = |entry: RebootEntry| World { lost: lost.clone(), ..World::new([entry]) };
+    check(&world(queued(1, 3)), &[], &[(1, "cannot be drained: Kubernetes has no Node")]);
+    check(&world(since(601)), &["1 give up: pods are left after 600 s"], &[]);
+    check(&World { gone: gone.clone(), ..world(queued(1, 3)) }, &["1 drain"], &[]);
+    check(&World { gone: gone.clone(), ..world(since(1)) }, &["1 reboot"], &[]);
+    check(&World { gone, ..World::new([since(601)]) }, &["1 reboot"], &[]);
 }
 
 #[test]

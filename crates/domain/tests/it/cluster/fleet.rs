@@ -129,6 +129,10 @@ pub fn templates() -> impl Strategy<Value = Template> {
         for (role, weight) in roles.into_iter().zip(weights) {
             nodes.push(node_template(role, weight, None, false));
         }
+        // With the taint, so that recorded cases stay the ones they are.
+        if taint.is_some() {
+            nodes.iter_mut().for_each(|node| node["hostname"] = json!("{role}-{address-dashed}.{serial}"));
+        }
         template(&nodes, &[TAINTS[1]])
     })
 }

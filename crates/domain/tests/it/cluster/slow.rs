@@ -3,7 +3,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
 };
 
@@ -22,10 +22,21 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Nothing,
-    Change { operation: Operation, document: Value },
+    Change {
+        operation: Operation,
+        document: Value,
+    },
     TooManyGone,
-    NoMachine { operation: Operation, purpose: Purpose, role: Option<String>, have: usize, want: u32 },
+    NoMachine {
+        operation: Operation,
+        purpose: Purpose,
+        role: Option<String>,
+        have: usize,
+        want: u32,
+    },
     NoTemplate(Serial),
+    /// A node would have no name in Kubernetes, or that of another.
+    Invalid,
 }
 
 /// Somebody was taken: everybody who could have been, the best first.
@@ -359,6 +370,12 @@ impl<'a> Slow<'a> {
             let Some(found) = found else { return Err(Answer::NoTemplate(machine.serial.clone())) };
             nodes.push(node(machine, found, false));
         }
+        let names: Vec<&str> = nodes.iter().map(|node| &node["hostname"]).filter_map(Value::as_str).collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        let different: BTreeSet<&str> = names.iter().copied().collect();
+        if different.len() != names.len() || names.iter().any(|name| !is_name(name)) {
+            return Err(Answer::Invalid);
+        }
         let mut document = template.rest.clone();
         document.insert("nodes".to_owned(), Value::Array(nodes));
         Ok(Value::Object(document))
@@ -381,6 +398,24 @@ fn state_taint(state: HealthState) -> Option<(&'static str, &'static str)> {
         HealthState::Retired => Some(("retired", "NoExecute")),
         _ => None,
     }
+}
+
+/// Whether Kubernetes takes it: letters or digits, with `-` inside, in parts with `.` between.
+fn is_name(text: &str) -> bool {
+    let inside = |part: &str| part.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'));
+    let edges = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
+    text.len() <= 253 && text.split('.').all(|part| inside(part) && edges(part))
+}
+
+/// The pattern of the template, one placeholder after another.
+fn hostname(machine: &ListedMachine, template: &NodeTemplate) -> String {
+    let Some(pattern) = &template.hostname else { return String::new() };
+    let address = machine.address.expect("it is listed by its address").to_string();
+    let name = pattern.to_string().replace("{rack}", &machine.rack.0.to_string());
+    let name = name.replace("{index-in-rack}", &machine.index_in_rack.to_string());
+    let name = name.replace("{role}", machine.role.as_str()).replace("{serial}", machine.serial.as_str());
+    let name = name.replace("{address}", &address).replace("{address-dashed}", &address.replace('.', "-"));
+    name.to_lowercase()
 }
 
 /// Section 9.
@@ -428,7 +463,7 @@ fn node(machine: &ListedMachine, template: &NodeTemplate, control_plane: bool) -
     }
     json!({
         "address": machine.address.expect("it is listed by its address").to_string(),
-        "hostname": "",
+        "hostname": hostname(machine, template),
         "user": template.user,
         "control_plane": control_plane,
         "annotations": annotations,

@@ -142,6 +142,7 @@ fn summary(outcome: &Outcome) -> Answer {
             want: shortage.want,
         },
         Outcome::Blocked(Blocked::NoTemplate { serial, .. }) => Answer::NoTemplate(serial.clone()),
+        Outcome::Blocked(Blocked::Invalid { .. }) => Answer::Invalid,
         Outcome::Blocked(other) => panic!("a whole round does not end so: {other}"),
     }
 }

@@ -123,6 +123,8 @@ fn is_begun(failure: &Failure, judgement: &Judgement) -> bool {
         unchecked: &BTreeSet::new(),
         powered: &BTreeSet::new(),
         drained: &nobody,
+        gone: &BTreeMap::new(),
+        lost: &BTreeMap::new(),
         cordoned: &nobody,
         reboots: &[],
         judgement,

@@ -148,6 +148,8 @@ impl Machinery {
             powered: &BTreeSet::new(),
             hands_off: &BTreeMap::new(),
             drained,
+            gone: &BTreeMap::new(),
+            lost: &BTreeMap::new(),
             cordoned: &self.cordoned,
             reboots: &self.reboots,
             judgement,

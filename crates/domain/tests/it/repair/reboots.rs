@@ -63,6 +63,8 @@ impl Machinery {
             rules: rules.as_ref(),
             nodes: &facts.nodes,
             drained: &facts.drained,
+            gone: &BTreeMap::new(),
+            lost: &BTreeMap::new(),
             booted,
             not_booted: &BTreeSet::new(),
             unreachable: *unreachable,

@@ -1,18 +1,19 @@
 //! How a round ends when Kubernetes forgets, is busy, is down, or the lead is lost.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use jiff::Timestamp;
 use sabakan_domain::{
-    cluster::attributes::Step,
+    cluster::{attributes::Step, live_node::Applied},
     repair::{drain::LivePod, selector::Selector},
 };
-use sabakan_drivers::kubernetes::{Evicted, KubernetesFuture};
+use sabakan_drivers::kubernetes::{Evicted, KubernetesFuture, NodeEvents, NodeList};
 
 use super::*;
 
@@ -53,8 +54,16 @@ impl Fake {
 }
 
 impl Kubernetes for Fake {
-    fn list(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn list(&self) -> KubernetesFuture<'_, NodeList> {
+        not_asked_for("list")
+    }
+
+    fn watch(&self, _after: &str) -> KubernetesFuture<'_, Box<dyn NodeEvents>> {
+        not_asked_for("watch")
+    }
+
+    fn leases(&self) -> KubernetesFuture<'_, BTreeMap<String, Timestamp>> {
+        not_asked_for("leases")
     }
 
     fn find(&self, name: &str) -> KubernetesFuture<'_, Option<LiveNode>> {
@@ -80,15 +89,11 @@ impl Kubernetes for Fake {
                     }
                     self.at_once.fetch_sub(1, Ordering::SeqCst);
                     let keys: BTreeSet<String> = wanted().labels.into_keys().collect();
-                    let applied = attributes::Applied { labels: keys, ..attributes::Applied::default() };
+                    let applied = Applied { labels: keys, ..Applied::default() };
                     Ok(LiveNode { labels: wanted().labels, applied, ..node })
                 }
             }
         })
-    }
-
-    fn cordoned(&self) -> KubernetesFuture<'_, Vec<LiveNode>> {
-        not_asked_for("cordoned")
     }
 
     fn cordon(&self, _name: &str) -> KubernetesFuture<'_, ()> {
@@ -116,7 +121,7 @@ impl Kubernetes for Fake {
     }
 }
 
-/// Whoever applies attributes empties no Node.
+/// Whoever applies attributes reads Nodes elsewhere and empties none.
 fn not_asked_for<T>(call: &str) -> KubernetesFuture<'static, T> {
     panic!("an applier asked for {call}")
 }

@@ -22,6 +22,8 @@ use sabakan_domain::{
     words::Serial,
 };
 
+use serde_json::json;
+
 use super::super::support::list_at;
 use crate::{
     KeyValue, LeaseId, Op, Page, Range, Revision, Snapshot, Store, StoreFuture, Txn, TxnLimits, TxnOutcome, Watch,
@@ -180,6 +182,25 @@ impl Site {
 
     pub(super) async fn change_incident(&self, incident: &Incident) {
         self.round(&Round { changed: vec![incident.clone()], ..Round::default() }).await;
+    }
+
+    /// The monitor says how a machine is; the rest of its record is as in any registry.
+    pub(super) async fn report(&self, machine: u8, state: &str) {
+        let (serial, address) = (format!("m{machine}"), address(machine).to_string());
+        let nic = json!({ "address": address, "netmask": "255.255.255.0", "maskbits": 24, "gateway": "10.0.0.254" });
+        let record = json!({
+            "spec": {
+                "serial": serial, "labels": null, "rack": 1, "index-in-rack": 4, "role": "worker", "ipv4": [address], "ipv6": null,
+                "register-date": "2026-01-01T00:00:00Z", "retire-date": "2030-01-01T00:00:00Z",
+                "bmc": { "ipv4": address, "ipv6": "", "type": "type1" },
+            },
+            "status": { "timestamp": "2026-01-01T00:00:00Z", "duration": 0, "state": state },
+            "info": { "network": { "ipv4": [nic] }, "bmc": { "ipv4": nic } },
+        });
+        let key = self.keys.machine(&Serial::new(serial).expect("a serial"));
+        let then = vec![Op::put(key, records::encode(&record))];
+        let written = self.store.commit(Txn { when: vec![], then }).await.expect("written");
+        assert!(matches!(written, TxnOutcome::Committed(_)));
     }
 
     /// The same store, in which `other` comes between the reads and the first commit of whoever uses it.

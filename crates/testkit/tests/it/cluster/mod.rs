@@ -3,5 +3,6 @@
 mod controller;
 mod figures;
 mod mirror;
+mod names;
 mod registry;
 mod rest;

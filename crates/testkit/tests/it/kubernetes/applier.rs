@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use sabakan_domain::{audit::Actor, ipam::OutsidePool};
+use sabakan_domain::{audit::Actor, cluster::live_node::live_taints, ipam::OutsidePool};
+use sabakan_drivers::kubernetes::Kubernetes;
 use sabakan_kube::{Kube, Source};
 use sabakan_service::{
     Foundation,
     cluster::{
-        Cluster, ClusterOptions, TaintSource as _,
-        kubernetes::{Applier, NodeTaints, Progress},
+        Cluster, ClusterOptions,
+        kubernetes::{Applier, Progress},
+        live_nodes::LiveNodes,
     },
     tasks::applier,
 };
@@ -64,6 +66,10 @@ impl Stage {
         Stage { server, double, cluster, applier, stop }
     }
 
+    fn nodes(&self) -> Arc<LiveNodes> {
+        Arc::clone(self.cluster.options().nodes.as_ref().expect("a Kubernetes"))
+    }
+
     /// Stores a configuration with these attributes of the worker.
     fn configure(&self, labels: &Value, taints: &Value, others: &[&str]) {
         let mut nodes = vec![
@@ -108,8 +114,11 @@ fn start(
         let on = Foundation::open(store, keys, clock, OutsidePool::Refuse, name.to_owned()).await;
         let on = Arc::new(on.expect("the store opens"));
         let kube = Arc::new(Kube::open(source).await.expect("a client"));
-        let applier = Arc::new(Applier::new(kube).every(Duration::from_millis(200)));
+        let nodes = Arc::new(LiveNodes::new(Arc::clone(&kube) as Arc<dyn Kubernetes>));
+        tokio::spawn(Arc::clone(&nodes).run(stop.clone()));
+        let applier = Arc::new(Applier::new(kube, Arc::clone(&nodes)).every(Duration::from_millis(200)));
         let options = ClusterOptions {
+            nodes: Some(nodes),
             applier: Some(Arc::clone(&applier)),
             server: name.to_owned(),
             lease: Duration::from_secs(1),
@@ -155,10 +164,7 @@ fn nodes_get_what_the_configuration_says_and_nothing_else_is_touched(backend: Ba
     double.take_writes();
     stage.settle();
     assert_eq!(double.take_writes(), [""; 0], "nothing is written where nothing differs");
-    let known = stage.server.block_on(async {
-        let kube = Kube::open(Source::Kubeconfig(double.kubeconfig())).await.expect("a client");
-        NodeTaints(Arc::new(kube)).live_taints().await.expect("taints")
-    });
+    let known = live_taints::<Arc<_>>(None, &stage.server.block_on(stage.nodes().read()).expect("nodes"));
     assert_eq!(known.len(), 2);
     let worker = &known[&WORKER.parse().expect("an address")];
     assert_eq!(worker.iter().collect::<Vec<_>>(), ["cke.cybozu.com/state", "node.kubernetes.io/not-ready"]);
@@ -219,16 +225,16 @@ fn an_api_that_is_down_is_reported_and_recovers(backend: Backend) {
     assert_eq!((down.as_wanted, down.last_success), (0, None));
     let text = down.problem.expect("a problem");
     assert!(text.starts_with("Kubernetes cannot be reached") && !text.contains("127.0.0.1"), "{text}");
-    let silent = stage.server.block_on(async {
-        let source = Source::Kubeconfig(stage.double.kubeconfig());
-        NodeTaints(Arc::new(Kube::open(source).await.expect("a client"))).live_taints().await
-    });
-    assert!(silent.is_err(), "unknown is not untainted");
+    assert!(stage.server.block_on(stage.nodes().read()).is_err(), "unknown is not untainted");
     stage.double.state().faults.down = false;
     let up = stage.settle();
     assert!(up.last_success.is_some());
     assert_eq!(stage.double.label(WORKER, "tier").as_deref(), Some("gold"));
+    // Connections are lost, and then nothing may be listed any more.
+    stage.double.state().faults.down = true;
+    stage.wait("the second outage to be seen", |progress| progress.problem.is_some());
     stage.double.state().faults.forbidden.insert("list");
+    stage.double.state().faults.down = false;
     let text = stage.wait("the refusal to be seen", |progress| progress.problem.is_some()).problem.expect("a problem");
     assert!(text.contains("does not allow sabakan to list nodes"), "{text}");
 }

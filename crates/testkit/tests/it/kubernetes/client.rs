@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fs, future::Future};
 
-use sabakan_domain::cluster::attributes::{Applied, LiveNode, LiveTaint, Step};
+use sabakan_domain::cluster::{
+    attributes::Step,
+    live_node::{Applied, LiveNode, LiveTaint},
+};
 use sabakan_drivers::kubernetes::{Kubernetes, KubernetesError};
 use sabakan_kube::{Kube, Source};
 use sabakan_testkit::kubernetes::{Entry, KubernetesDouble, TOKEN};
@@ -29,6 +32,10 @@ fn apply(labels: &[(&str, &str)]) -> Step {
     Step::Apply { labels: map(labels), annotations: map(&[("note", "free text; any")]) }
 }
 
+fn taints(key: &str) -> Step {
+    Step::Taints { list: vec![taint(key)], ours: [key.to_owned()].into() }
+}
+
 fn taint(key: &str) -> LiveTaint {
     LiveTaint { key: key.to_owned(), value: String::new(), effect: "NoExecute".to_owned(), time_added: None }
 }
@@ -45,13 +52,13 @@ fn nodes_are_listed_page_by_page() {
     }
     block_on(async {
         let kube = open(&double).await;
-        let nodes = kube.list().await.expect("a list");
+        let nodes = kube.list().await.expect("a list").nodes;
         assert_eq!(nodes.len(), 1_201);
         assert_eq!(nodes[1_200].name, "node-1200");
         assert_eq!(double.state().requests, 3);
 
         double.state().faults.expired_pages = 1;
-        assert_eq!(kube.list().await.expect("begun anew").len(), 1_201);
+        assert_eq!(kube.list().await.expect("begun anew").nodes.len(), 1_201);
         double.state().faults.expired_pages = 9;
         let error = kube.list().await.expect_err("it forgets faster than it lists");
         assert!(error.is_retryable() && error.to_string().contains("change faster"), "{error}");
@@ -78,9 +85,13 @@ fn steps_do_what_they_say_and_answer_with_what_is() {
 
         let mut list = applied.taints.clone();
         list.push(taint("cke.cybozu.com/state"));
-        let tainted = kube.take(&applied, &Step::Taints(list)).await.expect("tainted");
+        let tainted = kube
+            .take(&applied, &Step::Taints { list, ours: ["cke.cybozu.com/state".to_owned()].into() })
+            .await
+            .expect("tainted");
         assert_eq!(double.taints("10.0.0.1"), ["node.kubernetes.io/not-ready", "cke.cybozu.com/state"]);
         assert_eq!(tainted.taints[0].time_added.as_deref(), Some("2026-01-02T03:04:05Z"));
+        assert_eq!(tainted.applied.taints.iter().collect::<Vec<_>>(), ["cke.cybozu.com/state"]);
 
         let fewer = kube.take(&tainted, &apply(&[("a", "1")])).await.expect("applied");
         assert!(!fewer.labels.contains_key("example.com/b"), "what is not applied any more goes");
@@ -89,8 +100,9 @@ fn steps_do_what_they_say_and_answer_with_what_is() {
         let labels = ["cke.cybozu.com/old".to_owned()].into();
         let removed = kube.take(&fewer, &Step::Remove { labels, annotations: [].into() }).await.expect("removed");
         assert_eq!(removed.labels, map(&[("a", "1"), ("kubernetes.io/hostname", "10.0.0.1")]));
-        let none = kube.take(&removed, &Step::Taints(Vec::new())).await.expect("no taints");
+        let none = kube.take(&removed, &Step::Taints { list: Vec::new(), ours: [].into() }).await.expect("no taints");
         assert_eq!(none.taints, []);
+        assert!(none.applied.taints.is_empty(), "what is ours is written down together with the list");
     });
     let managers: Vec<String> = double.take_writes();
     assert_eq!(managers[1], "application/apply-patch+yaml 10.0.0.1 sabakan-taints");
@@ -106,7 +118,7 @@ fn a_taint_that_came_meanwhile_is_a_conflict_and_stays() {
         let read = node(&kube, "10.0.0.1").await;
         double
             .edit("kube-controller-manager", "10.0.0.1", |fields| add_taint(fields, "node.kubernetes.io/unreachable"));
-        let error = kube.take(&read, &Step::Taints(vec![taint("x")])).await.expect_err("stale");
+        let error = kube.take(&read, &taints("x")).await.expect_err("stale");
         assert!(matches!(error, KubernetesError::Conflict(_)), "{error}");
         assert_eq!(double.taints("10.0.0.1"), ["node.kubernetes.io/unreachable"]);
         kube.take(&read, &apply(&[("a", "1")])).await.expect("labels depend on nobody's taints");
@@ -117,11 +129,8 @@ fn a_taint_that_came_meanwhile_is_a_conflict_and_stays() {
 fn nodes_that_are_gone_or_replaced_are_left_alone() {
     let double = KubernetesDouble::start(Entry::Open);
     double.register("10.0.0.1");
-    let steps = [
-        apply(&[("a", "1")]),
-        Step::Taints(vec![taint("x")]),
-        Step::Remove { labels: ["a".to_owned()].into(), annotations: [].into() },
-    ];
+    let steps =
+        [apply(&[("a", "1")]), taints("x"), Step::Remove { labels: ["a".to_owned()].into(), annotations: [].into() }];
     block_on(async {
         let kube = open(&double).await;
         let read = node(&kube, "10.0.0.1").await;
@@ -177,7 +186,7 @@ fn a_token_is_shown_over_tls_and_a_new_one_needs_no_restart() {
     double.register("10.0.0.1");
     block_on(async {
         let kube = open(&double).await;
-        assert_eq!(kube.list().await.expect("a list").len(), 1);
+        assert_eq!(kube.list().await.expect("a list").nodes.len(), 1);
         assert!(!format!("{kube:?}").contains(TOKEN));
 
         double.kubeconfig_with("an old token");
@@ -186,7 +195,7 @@ fn a_token_is_shown_over_tls_and_a_new_one_needs_no_restart() {
         assert!(matches!(&error, KubernetesError::Credentials(_)), "{error}");
         assert!(!error.to_string().contains("old token"), "{error}");
         double.kubeconfig();
-        assert_eq!(old.list().await.expect("the file was read again").len(), 1);
+        assert_eq!(old.list().await.expect("the file was read again").nodes.len(), 1);
     });
 }
 
@@ -195,7 +204,7 @@ fn a_certificate_is_shown() {
     let double = KubernetesDouble::start(Entry::Certificate);
     double.register("10.0.0.1");
     block_on(async {
-        assert_eq!(open(&double).await.list().await.expect("a list").len(), 1);
+        assert_eq!(open(&double).await.list().await.expect("a list").nodes.len(), 1);
     });
 }
 

@@ -61,9 +61,9 @@ fn a_cordon_and_its_mark_come_and_go_together() {
         kube.cordon(NODE).await.expect("cordoned");
         kube.cordon(NODE).await.expect("cordoned before");
         assert_eq!(double.take_writes(), vec![format!("application/merge-patch+json {NODE} sabakan"); 2]);
-        let nodes = kube.cordoned().await.expect("a list");
+        let nodes = kube.list().await.expect("a list").nodes;
         let whose: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), drain::cordon(node))).collect();
-        assert_eq!(whose, [(NODE, Cordon::Ours), ("10.0.0.2", Cordon::Theirs)]);
+        assert_eq!(whose, [(NODE, Cordon::Ours), ("10.0.0.2", Cordon::Theirs), ("10.0.0.3", Cordon::Open)]);
         assert_eq!(double.taints(NODE), ["node.kubernetes.io/unschedulable"], "everything else stays");
 
         kube.uncordon(NODE).await.expect("uncordoned");
@@ -278,6 +278,8 @@ fn a_missing_right_is_named() {
         let everything = selector(&json!({}));
         for (right, resource) in [
             ("list nodes", "nodes"),
+            ("watch nodes", "nodes"),
+            ("list leases", "leases"),
             ("patch nodes", "nodes"),
             ("list pods", "pods"),
             ("list namespaces", "namespaces"),
@@ -286,7 +288,9 @@ fn a_missing_right_is_named() {
         ] {
             double.state().faults.forbidden = [right].into();
             let errors = match right {
-                "list nodes" => vec![kube.cordoned().await.err()],
+                "list nodes" => vec![kube.list().await.err()],
+                "watch nodes" => vec![kube.watch("0").await.err()],
+                "list leases" => vec![kube.leases().await.err()],
                 "patch nodes" => vec![kube.cordon(NODE).await.err(), kube.uncordon(NODE).await.err()],
                 "list pods" => vec![kube.pods(NODE).await.err()],
                 "list namespaces" => vec![kube.namespaces(&everything).await.err()],
@@ -328,10 +332,11 @@ fn the_guide_asks_for_the_rights_that_are_used_and_no_others() {
     with_pods(vec![web(1), web(2)], async |double, kube| {
         let node = kube.find(NODE).await.expect("an answer").expect("a node");
         let [first, second] = &kube.pods(NODE).await.expect("pods")[..] else { panic!("two pods") };
-        kube.take(&node, &Step::Taints(Vec::new())).await.expect("no taints");
-        kube.list().await.expect("nodes");
+        kube.take(&node, &Step::Taints { list: Vec::new(), ours: [].into() }).await.expect("no taints");
+        let list = kube.list().await.expect("nodes");
+        kube.watch(&list.moment).await.expect("events");
+        kube.leases().await.expect("leases");
         kube.cordon(NODE).await.expect("cordoned");
-        kube.cordoned().await.expect("nodes");
         kube.namespaces(&selector(&json!({}))).await.expect("namespaces");
         double.add_pod(web(1));
         assert_eq!(kube.evict(first, false).await, Ok(Evicted::Gone), "which has to be found out");
@@ -349,7 +354,9 @@ fn a_server_that_is_down_does_not_look_like_an_empty_node() {
         double.state().faults.down = true;
         for error in [
             kube.pods(NODE).await.err(),
-            kube.cordoned().await.err(),
+            kube.list().await.err(),
+            kube.watch("0").await.err(),
+            kube.leases().await.err(),
             kube.cordon(NODE).await.err(),
             kube.uncordon(NODE).await.err(),
             kube.namespaces(&selector(&json!({}))).await.err(),

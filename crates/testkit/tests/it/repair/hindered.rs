@@ -1,5 +1,8 @@
 //! When nothing is begun: a person wants a machine or everything left alone, Kubernetes does not answer, or a report is old.
 
+use std::sync::Arc;
+
+use sabakan_service::cluster::live_nodes::LiveNodes;
 use sabakan_testkit::{
     Backend,
     client::{RepairSweep, RepairSwitch},
@@ -73,7 +76,13 @@ fn nothing_is_begun_while_kubernetes_does_not_answer(backend: Backend) {
     site.wait_for_entry("m1", "reset", |entry| entry.note.contains("exit status 0"));
 
     // It fails again, with words: the drain is not begun.
+    site.double.state().faults.down = true;
+    wait_for("the outage", LONG, || site.server.block_on(nodes(&site).read()).err());
     site.double.state().faults.forbidden.insert("list");
+    site.double.state().faults.down = false;
+    wait_for("the refusal", LONG, || {
+        site.server.block_on(nodes(&site).read()).err().filter(|reason| reason.contains("forbidden"))
+    });
     site.pass(61);
     let is_refused =
         |waits: &str| waits.contains("nothing is taken from the cluster now") && waits.contains("forbidden");
@@ -85,6 +94,10 @@ fn nothing_is_begun_while_kubernetes_does_not_answer(backend: Backend) {
     site.double.state().faults.forbidden.clear();
     wait_for("the second step", LONG, || (site.ran().len() == 2).then_some(()));
     assert_eq!(site.double.take_drains(), [format!("cordon {node}"), "evict dev/web".to_owned()]);
+}
+
+fn nodes(site: &Site) -> Arc<LiveNodes> {
+    Arc::clone(site.server.cluster().options().nodes.as_ref().expect("a Kubernetes"))
 }
 
 /// Whoever repairs can be told to stop, as a whole or in part; what was begun is given up in order.

@@ -10,6 +10,7 @@ mod damaged;
 mod guard;
 mod hindered;
 mod limits;
+mod live_nodes;
 mod many;
 mod reboots;
 mod rest;

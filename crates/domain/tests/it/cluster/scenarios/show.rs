@@ -6,6 +6,7 @@ use std::{
 };
 
 use sabakan_domain::cluster::{
+    attributes,
     config::Configuration,
     plan::{Outcome, Plan},
     remedy::remedies,
@@ -122,6 +123,7 @@ pub fn node(after: &Configuration, address: Ipv4Addr) -> Result<Vec<String>, Str
     let node = after.nodes.iter().find(|node| node.address == IpAddr::V4(address)).ok_or("it is no node")?;
     let kind = if node.control_plane { "control plane" } else { "worker" };
     let mut said = vec![format!("{kind} {} of {}", node.address, node.user)];
+    said.push(format!("called {}", attributes::name(node)));
     said.extend(node.annotations.iter().map(|(key, value)| format!("annotation {key}: {value}")));
     said.extend(node.labels.iter().map(|(key, value)| format!("label {key}: {value}")));
     said.extend(

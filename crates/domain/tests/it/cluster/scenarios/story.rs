@@ -322,6 +322,7 @@ fn moment(text: &str) -> Result<Moment, String> {
 
 fn node_template(words: &[&str], control_plane: bool) -> Result<Value, String> {
     let (mut labels, mut annotations, mut taints) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let mut hostname = "";
     for word in words {
         match word.split_once('=').ok_or_else(|| format!("{word:?}: KEY=VALUE"))? {
             ("role", role) => drop(labels.insert("cke.cybozu.com/role", role)),
@@ -329,10 +330,12 @@ fn node_template(words: &[&str], control_plane: bool) -> Result<Value, String> {
             ("taint", key) => taints.push(json!({"key": key, "value": "", "effect": "NoSchedule"})),
             ("label", pair) => labels.extend(pair.split_once('=')),
             ("annotation", pair) => annotations.extend(pair.split_once('=')),
+            ("hostname", pattern) => hostname = pattern,
             _ => return Err(format!("{word:?}: unknown")),
         }
     }
     let mut node = json!({"user": "cybozu", "control_plane": control_plane, "labels": labels, "taints": taints});
     node["annotations"] = json!(annotations);
+    node["hostname"] = json!(hostname);
     Ok(node)
 }
