@@ -4,8 +4,11 @@
 //! `cargo xtask kubernetes` builds the control plane.
 
 mod attributes;
+mod control_planes;
 mod crowd;
+mod dead;
 mod drain;
+mod lookup;
 mod objects;
 mod outage;
 mod rights;

@@ -31,8 +31,8 @@ fn applying_stops_and_goes_on() {
     assert!(text.starts_with("Kubernetes cannot be reached") && !text.contains("127.0.0.1"), "{text}");
     assert!(down.last_success.is_some(), "the last success is remembered");
     lab.start_api();
+    wait_for("the label", LONG, || (lab.node(NODE)["metadata"]["labels"]["tier"] == "iron").then_some(()));
     stage.settle();
-    assert_eq!(lab.node(NODE)["metadata"]["labels"]["tier"], "iron");
 }
 
 #[test]

@@ -97,19 +97,24 @@ fn a_missing_right_is_told_by_its_name() {
         ("list", "nodes"),
         ("get", "nodes"),
         ("patch", "nodes"),
+        ("watch", "nodes"),
+        ("list", "leases"),
         ("list", "namespaces"),
         ("list", "pods"),
         ("delete", "pods"),
         ("create", "pods/eviction"),
     ] {
         take_away(&lab, path, &role, right, resource);
+        let untainted = Step::Taints { list: Vec::new(), ours: Default::default() };
         let everything = Selector::of(&json!({})).expect("a selector");
         let error = wait_for("the right to be gone", LONG, || {
             runtime.block_on(async {
                 match (right, resource) {
                     ("list", "nodes") => kube.list().await.err(),
                     ("get", "nodes") => kube.find(&node.name).await.err(),
-                    ("patch", "nodes") => kube.take(&node, &Step::Taints(Vec::new())).await.err(),
+                    ("patch", "nodes") => kube.take(&node, &untainted).await.err(),
+                    ("watch", "nodes") => kube.watch("0").await.err(),
+                    ("list", "leases") => kube.leases().await.err(),
                     ("list", "namespaces") => kube.namespaces(&everything).await.err(),
                     ("list", _) => kube.pods(&node.name).await.err(),
                     ("create", _) => kube.evict(&pod, true).await.err(),

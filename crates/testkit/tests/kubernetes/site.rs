@@ -32,6 +32,7 @@ const KIND: &str = "simulated";
 /// A server with everything around it.
 pub struct Site {
     pub server: TestServer,
+    pub fleet: Fleet,
     pub lab: Turn,
     /// What commands wrote.
     files: TempDir,
@@ -39,7 +40,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Machines `m0` to `m3` in two racks, healthy. Nodes come with [`Self::join`] or by hand.
+    /// Machines `m0` to `m5` in three racks, healthy. Nodes come with [`Self::join`] or by hand.
     pub fn start(lab: Turn) -> Site {
         Site::start_with(lab, |_| {})
     }
@@ -50,6 +51,7 @@ impl Site {
         let access = KubernetesAccess::Kubeconfig(lab.kubeconfig());
         let server = TestServer::start_with(Backend::Embedded, |config| {
             config.provisioning = rack::provisioning("conductor-1", &fleet);
+            config.provisioning.conductor.as_mut().expect("a conductor").power_sync = Duration::from_millis(500);
             config.cluster = ClusterConfig {
                 planner: false,
                 period: Duration::from_millis(200),
@@ -61,7 +63,7 @@ impl Site {
             config.repair = RepairConfig { repairer: true, period: Duration::from_millis(200) };
         });
         let files = tempfile::tempdir().expect("a directory");
-        let mut site = Site { server, lab, files, addresses: BTreeMap::new() };
+        let mut site = Site { server, fleet, lab, files, addresses: BTreeMap::new() };
         site.register();
         site
     }
@@ -73,7 +75,7 @@ impl Site {
             bmc: Some(BmcInput { kind: Some(KIND.into()) }),
             ..fixtures::machine(format!("m{n}"), n / 2, "worker")
         };
-        client.create_machines(&(0..4).map(machine).collect::<Vec<_>>()).expect("registered");
+        client.create_machines(&(0..6).map(machine).collect::<Vec<_>>()).expect("registered");
         for machine in client.list_machines(&QueryParams::default()).expect("machines") {
             self.addresses.insert(machine.spec.serial.clone(), machine.spec.ipv4[0].clone());
             self.report(&machine.spec.serial, "healthy");
@@ -86,10 +88,14 @@ impl Site {
         self.lab.kubelets.add(self.addresses.values().map(|address| Kubelet::new(address)));
     }
 
-    /// The cluster is all four machines, the first as its control plane; this is how they are repaired and rebooted.
+    /// The cluster is all machines, the first as its control plane; this is how they are repaired and rebooted.
     pub fn configure(&self, repair: &Value, reboot: &Value) {
-        let node = |(n, address): (usize, &String)| json!({ "address": address, "user": "u", "control_plane": n == 0 });
-        let nodes: Vec<Value> = self.addresses.values().enumerate().map(node).collect();
+        let node = |(n, (serial, address)): (usize, (&String, &String))| {
+            // As the planner writes it.
+            let annotations = json!({ "cke.cybozu.com/serial": serial });
+            json!({ "address": address, "user": "u", "control_plane": n == 0, "annotations": annotations })
+        };
+        let nodes: Vec<Value> = self.addresses.iter().enumerate().map(node).collect();
         let document = json!({
             "name": "test", "service_subnet": "10.68.0.0/16", "nodes": nodes, "repair": repair, "reboot": reboot,
         });
@@ -111,6 +117,12 @@ impl Site {
     pub fn break_alone(&self, serial: &str, state: &str) {
         self.report(serial, state);
         self.pass(301);
+    }
+
+    /// The server begins at the time of the control plane, which is real: for stories in which times of Kubernetes matter.
+    #[allow(clippy::disallowed_methods, reason = "a real control plane looks at the real clock")]
+    pub fn follow_real_time(&self) {
+        self.server.clock.advance(jiff::Timestamp::now().duration_since(self.server.clock.now()));
     }
 
     /// Time goes by.

@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use sabakan_domain::{audit::Actor, ipam::OutsidePool};
+use sabakan_drivers::kubernetes::Kubernetes;
 use sabakan_kube::{Kube, Source};
 use sabakan_service::{
     Foundation,
     cluster::{
         Cluster, ClusterOptions,
         kubernetes::{Applier, Progress},
+        live_nodes::LiveNodes,
     },
     tasks::applier,
 };
@@ -49,8 +51,11 @@ impl Stage {
             let on = Foundation::open(store, keys, clock, OutsidePool::Refuse, "stage".to_owned()).await;
             let on = Arc::new(on.expect("the store opens"));
             let kube = Arc::new(Kube::open(Source::Kubeconfig(lab.kubeconfig())).await.expect("a client"));
-            let applier = Arc::new(Applier::new(kube).every(PERIOD));
+            let nodes = Arc::new(LiveNodes::new(Arc::clone(&kube) as Arc<dyn Kubernetes>));
+            tokio::spawn(Arc::clone(&nodes).run(stop.clone()));
+            let applier = Arc::new(Applier::new(kube, Arc::clone(&nodes)).every(PERIOD));
             let options = ClusterOptions {
+                nodes: Some(nodes),
                 applier: Some(Arc::clone(&applier)),
                 server: "stage".to_owned(),
                 lease: Duration::from_secs(1),
