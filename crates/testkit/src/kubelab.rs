@@ -205,7 +205,7 @@ impl Kubelab {
         wait_for("the account of pods", LONG, || (self.ask("GET", &account, &Value::Null).0 == 200).then_some(()));
     }
 
-    /// Pods on a Node as `namespace/name`, in order; of those that are told to go, only if wanted.
+    /// Pods on a Node as `namespace/name`, in order, with those that were told to go.
     pub fn pods_on(&self, node: &str) -> Vec<String> {
         let list = self.get(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"));
         let name = |pod: &Value| {
