@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{Usage, codegen, lab, process, setup, tidy};
+use crate::{Usage, codegen, kubernetes, lab, process, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -16,7 +16,7 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "setup", run: || setup::run().and_then(|()| lab::prepare()) },
+    Step { name: "setup", run: setup },
     Step { name: "fmt", run: || process::run(&mut process::cargo(&["fmt", "--all", "--check"])) },
     Step { name: "tidy", run: tidy::check },
     Step { name: "clippy", run: clippy },
@@ -39,6 +39,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         result.with_context(|| format!("step `{}` failed", step.name))
     });
     println!("{}", report(&durations, begin.elapsed()));
+    // Said where it happened already; whoever reads the end only has to see it too.
+    if let Some(reason) = kubernetes::skipped() {
+        println!("{}", kubernetes::banner(&reason));
+    }
     result
 }
 
@@ -59,16 +63,27 @@ fn report(durations: &[(&str, Duration)], total: Duration) -> String {
     text
 }
 
+fn setup() -> Result<()> {
+    setup::run()?;
+    lab::prepare()?;
+    kubernetes::prepare_or_skip()
+}
+
 fn clippy() -> Result<()> {
     let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     process::run(&mut process::cargo(&arguments))
 }
 
 fn test() -> Result<()> {
-    if !has_nextest() {
-        return process::run(&mut process::cargo(&["test", "--workspace", "--locked"]));
+    let has_nextest = has_nextest();
+    let arguments: &[&str] =
+        if has_nextest { &["nextest", "run", "--workspace", "--locked"] } else { &["test", "--workspace", "--locked"] };
+    let mut tests = process::cargo(arguments);
+    kubernetes::settle(&mut tests)?;
+    process::run(&mut tests)?;
+    if !has_nextest {
+        return Ok(());
     }
-    process::run(&mut process::cargo(&["nextest", "run", "--workspace", "--locked"]))?;
     // nextest does not run documentation tests.
     process::run(&mut process::cargo(&["test", "--doc", "--workspace", "--locked"]))
 }

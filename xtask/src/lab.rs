@@ -37,18 +37,8 @@ pub fn prepare() -> Result<()> {
         println!("lab: ready");
         return Ok(());
     }
-    if !can_make_environments() {
-        setup::install_packages(PACKAGES).context("the lab needs Python with its module venv")?;
-    }
-    if !can_make_environments() {
-        bail!("python3 has no module venv, also after installing {}", PACKAGES.join(" "));
-    }
     println!("lab: installing xtask/lab-requirements.txt into target/lab");
-    // Whatever half an installation left behind.
-    if environment.exists() {
-        fs::remove_dir_all(&environment).context("cannot remove the old environment in target/lab")?;
-    }
-    process::run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    make_environment(&environment)?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
     let mut install = Command::new(environment.join("bin/python"));
     install.args(pip).arg(process::root().join("xtask/lab-requirements.txt"));
@@ -56,6 +46,20 @@ pub fn prepare() -> Result<()> {
     fs::write(environment.join(STAMP), REQUIREMENTS).context("cannot write to target/lab")?;
     println!("lab: ready");
     Ok(())
+}
+
+/// Makes an empty Python environment, in place of whatever half an installation left behind.
+pub fn make_environment(environment: &Path) -> Result<()> {
+    if !can_make_environments() {
+        setup::install_packages(PACKAGES).context("Python with its module venv is needed")?;
+    }
+    if !can_make_environments() {
+        bail!("python3 has no module venv, also after installing {}", PACKAGES.join(" "));
+    }
+    if environment.exists() {
+        fs::remove_dir_all(environment).with_context(|| format!("cannot remove {}", environment.display()))?;
+    }
+    process::run(Command::new("python3").args(["-m", "venv"]).arg(environment))
 }
 
 fn is_ready(environment: &Path) -> bool {

@@ -6,6 +6,7 @@ mod ci;
 mod codegen;
 mod dist;
 mod etcd;
+mod kubernetes;
 mod lab;
 mod process;
 mod setup;
@@ -67,6 +68,13 @@ const COMMANDS: &[Command] = &[
         about: "prepare the Redfish emulator and the stock clients that tests talk to, in target/lab",
         examples: &["cargo xtask lab"],
         run: lab::run,
+    },
+    Command {
+        name: "kubernetes",
+        arguments: "",
+        about: "build the Kubernetes control plane that tests start, once, into a cache directory",
+        examples: &["cargo xtask kubernetes"],
+        run: kubernetes::run,
     },
     Command {
         name: "dev",

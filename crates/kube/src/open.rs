@@ -3,16 +3,20 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
+use http::{HeaderValue, header::USER_AGENT};
 use http_body_util::Limited;
 use kube::{
     Client, Config,
-    client::{ClientBuilder, DynBody},
+    client::{Body, ClientBuilder, DynBody},
     config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use sabakan_drivers::kubernetes::KubernetesError;
-use tower::util::MapResponseLayer;
+use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::limits;
+
+/// Who asks, in the audit log of the API server and in what it measures per client.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("sabakan/", env!("CARGO_PKG_VERSION")));
 
 /// Where the settings come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +44,12 @@ pub async fn client(source: &Source) -> Result<Client, KubernetesError> {
     let bounded = MapResponseLayer::new(|answer: http::Response<Box<DynBody>>| {
         answer.map(|body| Limited::new(body, limits::ANSWER_BYTES_MAX))
     });
+    let named = MapRequestLayer::new(|mut request: http::Request<Body>| {
+        request.headers_mut().insert(USER_AGENT, AGENT);
+        request
+    });
     match ClientBuilder::try_from(config) {
-        Ok(builder) => Ok(builder.with_layer(&bounded).build()),
+        Ok(builder) => Ok(builder.with_layer(&bounded).with_layer(&named).build()),
         Err(kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. }) => {
             Err(settings("a proxy is not supported; remove `proxy-url`"))
         }

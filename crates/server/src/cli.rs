@@ -1,6 +1,9 @@
 //! The command line of `sabakan`.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+#[cfg(test)]
+mod tests;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabakan_service::{Clock as _, SystemClock};
@@ -91,11 +94,7 @@ enum StoreCommand {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // The flags of the server may stand before or after a command.
-    let command = Cli::command().mut_args(|arg| arg.global(true));
-    let args = double_dashes(std::env::args_os(), &long_flags(&command));
-    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    let outcome = match parsed {
+    let outcome = match parse(std::env::args_os()) {
         Ok(cli) => dispatch(cli),
         Err(error) => error.exit(),
     };
@@ -103,6 +102,17 @@ pub fn main() -> ExitCode {
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let command = command();
+    let args = double_dashes(args, &long_flags(&command));
+    command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+/// The flags of the server may stand before or after a command.
+fn command() -> clap::Command {
+    Cli::command().mut_args(|arg| arg.global(true))
 }
 
 /// Every long flag, hidden spellings included.

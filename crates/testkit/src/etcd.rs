@@ -325,7 +325,7 @@ impl Drop for Etcd {
 }
 
 /// Ports nobody listens on at this moment.
-fn free_ports(count: usize) -> Vec<u16> {
+pub(crate) fn free_ports(count: usize) -> Vec<u16> {
     let listeners: Vec<_> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port")).collect();
     listeners.iter().map(|listener| listener.local_addr().expect("a bound socket has an address").port()).collect()

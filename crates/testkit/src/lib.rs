@@ -5,6 +5,7 @@ pub mod agent;
 pub mod crash;
 pub mod etcd;
 pub mod fixtures;
+pub mod kubelab;
 pub mod kubernetes;
 pub mod lone;
 pub mod process;
