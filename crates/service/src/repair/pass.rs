@@ -2,10 +2,9 @@
 //! done then, so that a server which dies in between leaves an entry that says what was begun.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use sabakan_domain::{
@@ -348,21 +347,20 @@ impl Repairs {
         let operation = standing.procedures.operation(&entry.machine_type, &entry.operation).ok();
         // Another registry is asked in the next cycle.
         let serial = if self.options.registry.is_some() { None } else { self.serial_of(entry).await.ok() };
-        let leaving = Cell::new(None);
+        let leaving = Mutex::new(None);
         let begin = |entry: &Entry, machine: Option<&Machine>| {
             let state = machine.map(|machine| machine.status.state);
             let nothing = serial.as_ref().and_then(|_| operation?.nothing_left(state));
-            leaving.set(match nothing {
-                Some(NothingLeft::Leaving(state)) => Some(state),
-                // That nothing is left to repair ends the entry in the next cycle.
-                Some(NothingLeft::Well) | None => None,
-            });
+            // That nothing is left to repair ends the entry in the next cycle.
+            let state = if let Some(NothingLeft::Leaving(state)) = nothing { Some(state) } else { None };
+            *leaving.lock().unwrap_or_else(PoisonError::into_inner) = state;
             nothing.is_none().then(|| act.written(entry, &standing.procedures, self.now(), 0))
         };
         let under = Under { lead: Some(lead), switch: Some(Switch::Queue) };
         let begun = Begun { action, because, machine: serial.as_ref() };
         let begun = self.write_knowing(under, entry.index, begun, begin).await?;
-        if let (None, Some(state)) = (&begun, leaving.get()) {
+        let leaving = leaving.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let (None, Some(state)) = (&begun, leaving) {
             self.finish(lead, entry, Status::Failed, &format!("the machine is {state}; nothing more is done to it"))
                 .await?;
         }
