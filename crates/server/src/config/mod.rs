@@ -74,7 +74,7 @@ pub struct ServerConfig {
     pub states_prefix: String,
     /// The keys disk keys are sealed under.
     pub key_file: PathBuf,
-    /// How long audit entries are kept.
+    /// How long audit entries are kept; zero: for ever.
     pub audit_retention_days: u32,
     /// Whether only tokens give rights.
     pub require_token: bool,

@@ -120,7 +120,7 @@ pub struct Flags {
             "disk-keys.json in --data-dir"))]
     pub key_file: Option<String>,
     #[arg(long, value_name = "DAYS", help_heading = "Store",
-        help = help("How long audit entries are kept", defaults::AUDIT_RETENTION_DAYS))]
+        help = help("How long audit entries are kept; 0 keeps them for ever", defaults::AUDIT_RETENTION_DAYS))]
     pub audit_retention_days: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "Access",
