@@ -328,7 +328,8 @@ async fn listeners(
         Arc::clone(repairs),
         policy,
         feed_room,
-    );
+    )
+    .with_unknown_parameters(config.unknown_parameters);
     let scrapes = Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics));
     let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)).with_repairs(Arc::clone(repairs)));
     let around =
