@@ -20,5 +20,6 @@ pub mod provision;
 pub mod query;
 pub mod registration;
 pub mod repair;
+pub mod retention;
 pub mod time;
 pub mod words;

@@ -171,3 +171,11 @@ pub const PHYSICAL_NETWORK_BYTES_MAX: usize = 64;
 /// How often a command of a repair or a reboot that failed is run again. What fails a hundred times fails the next time too, and a person
 /// should hear of it.
 pub const COMMAND_RETRIES_MAX: u32 = 100;
+
+/// Audit entries that always stay, however old: less than a megabyte, and enough to tell who did what last after every other guard
+/// against a wrong clock has failed.
+pub const AUDIT_ENTRIES_FLOOR: usize = 1_000;
+
+/// How far the clock may be ahead of the audit log and still be believed. A site without a change for a day is ordinary; one that
+/// was quiet for longer keeps its entries that much longer.
+pub const AUDIT_CLOCK_LEAD: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);

@@ -329,6 +329,10 @@ mod tests {
         check("sabactl machines remove a b", 1, "unexpected argument 'b'");
         check("sabactl machines remove a --state retired", 1, "the argument '[SERIAL]' cannot be used with");
         check("sabactl machines remove --state healthy", 1, "invalid value 'healthy'");
+        check("sabactl machines get --state broken", 1, "state: \"broken\" is not a state; they are uninitialized, ");
+        check("sabactl machines get --rack x", 1, "rack: \"x\" is not a rack number");
+        check("sabactl machines get --without-ipv4 10.0", 1, "without-ipv4: \"10.0\" is not an IPv4 address");
+        check("sabactl machines get --labels a", 1, "invalid query in labels");
         check("sabactl machines set-state a", 1, "the following required arguments were not provided");
         check("sabactl machines set-retire-date a 2030-13-01", 1, "invalid value '2030-13-01'");
         check("sabactl machines set-retire-date a 31.12.2030", 1, "invalid value '31.12.2030'");

@@ -1,7 +1,7 @@
 //! The conditions of `machines get`. Every query parameter of the API is a flag, and so is its negation; the names come from the
 //! API, so that none can be forgotten.
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use sabakan_domain::lifecycle::HealthState;
 use sabakan_wire::rest::QueryParams;
 
@@ -59,6 +59,8 @@ impl FromArgMatches for Filters {
                 matches.get_many::<String>(&name).into_iter().flatten().map(String::as_str).collect();
             params.push(name, values.join(","));
         }
+        // Before anything is asked: a server of an older version would answer that nothing matches.
+        params.check_values().map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, format!("{error}\n")))?;
         Ok(Filters(params))
     }
 
@@ -82,8 +84,16 @@ mod tests {
     #[test]
     fn every_parameter_is_a_flag() {
         for name in QueryParams::NAMES {
-            assert_eq!(pairs(&[&format!("--{name}"), "x"]), [format!("{name}=x")]);
-            assert_eq!(pairs(&[&format!("--without-{name}=x")]), [format!("without-{name}=x")]);
+            let value = match name {
+                "rack" | "index-in-rack" => "1",
+                "labels" => "a=1",
+                "ipv4" => "10.0.0.1",
+                "ipv6" => "fd00::1",
+                "state" => "healthy",
+                _ => "x",
+            };
+            assert_eq!(pairs(&[&format!("--{name}"), value]), [format!("{name}={value}")]);
+            assert_eq!(pairs(&[&format!("--without-{name}={value}")]), [format!("without-{name}={value}")]);
             assert_ne!(described(name), described("anything else"), "{name} needs a help text");
         }
     }

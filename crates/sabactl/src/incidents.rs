@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use sabakan_client::Client;
-use sabakan_wire::rest::repair::{AcknowledgedJson, GroupJson, IncidentJson, IncidentSummaryJson};
+use sabakan_wire::rest::repair::{AcknowledgedJson, GroupJson, IncidentJson, IncidentNowJson, IncidentSummaryJson};
 
 use crate::{
     auto_repair::hinted,
@@ -66,7 +66,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
                 return render::print_json_text(&sent.text);
             }
             let rows = sent.value.iter().map(row);
-            print_rows(["Number", "Phase", "Group", "Machines", "Opened", "Because"], rows)
+            print_rows(["Number", "Phase", "Group", "Machines", "Broken now", "Opened", "Opened because"], rows)
         }
         Command::Show { number, output } => output.print(&client.incident(*number).map_err(hinted(WHICH))?, whole),
         Command::Acknowledge { number, reason, output } => {
@@ -79,7 +79,7 @@ pub fn run(client: &Client, command: &Command) -> Result<(), Failure> {
 /// Incidents in lines of a larger text.
 pub fn lines(incidents: &[IncidentSummaryJson]) -> Vec<String> {
     let line = |incident: &IncidentSummaryJson| {
-        let [number, phase, group, machines, opened, because] = row(incident);
+        let [number, phase, group, machines, _, opened, because] = row(incident);
         [
             format!("incident {number}"),
             phase,
@@ -92,7 +92,7 @@ pub fn lines(incidents: &[IncidentSummaryJson]) -> Vec<String> {
     text::aligned(&incidents.iter().map(line).collect::<Vec<_>>())
 }
 
-fn row(incident: &IncidentSummaryJson) -> [String; 6] {
+fn row(incident: &IncidentSummaryJson) -> [String; 7] {
     let IncidentSummaryJson {
         number,
         group,
@@ -100,12 +100,19 @@ fn row(incident: &IncidentSummaryJson) -> [String; 6] {
         holds,
         opened,
         because,
+        now,
+        now_unknown,
         member_count,
         acknowledged: _,
         recovered: _,
     } = incident;
     let phase = if phase == "open" && !holds { "open, holds nobody".to_owned() } else { phase.clone() };
-    [number.to_string(), phase, named(group), member_count.to_string(), opened.clone(), because.clone()]
+    let broken = match (now, now_unknown) {
+        (Some(now), _) => format!("{} of {}", now.broken, now.machines),
+        (None, Some(_)) => "unknown".to_owned(),
+        (None, None) => "-".to_owned(),
+    };
+    [number.to_string(), phase, named(group), member_count.to_string(), broken, opened.clone(), because.clone()]
 }
 
 fn named(group: &GroupJson) -> String {
@@ -113,12 +120,48 @@ fn named(group: &GroupJson) -> String {
     if value.is_empty() { format!("the whole {kind}") } else { format!("{kind} {value}") }
 }
 
+/// What holds now, in a line of its own: the reason it was opened for may be long past.
+fn present(now: &IncidentNowJson) -> String {
+    let IncidentNowJson { broken, machines, since, controllers_answering, controllers_silent } = now;
+    let Some(since) = since else { return format!("Now: none of its {machines} machines is broken.\n") };
+    let (are, unknown) =
+        (if *broken == 1 { "is" } else { "are" }, broken.saturating_sub(controllers_answering + controllers_silent));
+    let controllers = [
+        (*controllers_answering, "answer"),
+        (*controllers_silent, "do not answer"),
+        (unknown, "are not asked or have not been asked yet"),
+    ];
+    let controllers: Vec<String> =
+        controllers.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    format!(
+        "Now: {broken} of {machines} machines {are} broken, the first since {since}. Of their controllers {}.\n",
+        controllers.join(", ")
+    )
+}
+
 fn whole(incident: &IncidentJson) -> String {
     let IncidentJson { summary, members } = incident;
-    let IncidentSummaryJson { number, group, phase, holds, opened, because, member_count, acknowledged, recovered } =
-        summary;
+    let IncidentSummaryJson {
+        number,
+        group,
+        phase,
+        holds,
+        opened,
+        because,
+        now,
+        now_unknown,
+        member_count,
+        acknowledged,
+        recovered,
+    } = summary;
     let mut shown = format!("Incident {number}: {} failed together. It is {phase}.\n", named(group));
     shown.push_str(&format!("Opened at {opened}: {because}.\n"));
+    if let Some(now) = now {
+        shown.push_str(&present(now));
+    }
+    if let Some(reason) = now_unknown {
+        shown.push_str(&format!("How many are broken now is not known: {reason}.\n"));
+    }
     if let Some(AcknowledgedJson { by, at, reason }) = acknowledged {
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         shown.push_str(&format!("Acknowledged at {at} by {by}{reason}.\n"));
@@ -149,6 +192,8 @@ pub mod tests {
             holds: true,
             opened: "2026-01-02T03:00:00Z".into(),
             because: "28 of 28 failed".into(),
+            now: None,
+            now_unknown: None,
             member_count: 28,
             acknowledged: None,
             recovered: None,
@@ -189,6 +234,36 @@ Machines (28)
             text.contains("\nIt holds nobody, because the guard is off: sabactl auto-repair settings set guard true\n")
         );
         assert!(!text.contains("are held"), "{text}");
+    }
+
+    #[test]
+    fn why_it_was_opened_and_what_holds_now_stand_side_by_side() {
+        let now = IncidentNowJson {
+            broken: 27,
+            machines: 28,
+            since: Some("2026-01-02T02:58:00Z".into()),
+            controllers_answering: 3,
+            controllers_silent: 20,
+        };
+        let opened = IncidentSummaryJson { because: "4 of 28 failed".into(), ..incident() };
+        let summary = IncidentSummaryJson { now: Some(now.clone()), ..opened.clone() };
+        assert_eq!(row(&summary)[4..], ["27 of 28", "2026-01-02T03:00:00Z", "4 of 28 failed"]);
+        let text = whole(&IncidentJson { summary, members: vec![] });
+        let expected = "\
+Opened at 2026-01-02T03:00:00Z: 4 of 28 failed.
+Now: 27 of 28 machines are broken, the first since 2026-01-02T02:58:00Z. Of their controllers 3 answer, 20 do not answer, 4 are \
+not asked or have not been asked yet.
+";
+        assert!(text.contains(expected), "{text}");
+        let none = IncidentNowJson { broken: 0, since: None, controllers_answering: 0, controllers_silent: 0, ..now };
+        assert_eq!(present(&none), "Now: none of its 28 machines is broken.\n");
+        let unknown = IncidentSummaryJson { now_unknown: Some("the registry did not answer in time".into()), ..opened };
+        assert_eq!(row(&unknown)[4], "unknown");
+        let text = whole(&IncidentJson { summary: unknown, members: vec![] });
+        assert!(
+            text.contains("\nHow many are broken now is not known: the registry did not answer in time.\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -328,32 +328,37 @@ async fn listeners(
         Arc::clone(repairs),
         policy,
         feed_room,
-    );
+    )
+    .with_unknown_parameters(config.unknown_parameters);
     let scrapes = Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics));
     let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)).with_repairs(Arc::clone(repairs)));
-    let counted = |router| layers(router, config, Some(Arc::clone(&parts.metrics)));
-    let ironic = counted(ironic::router(ironic::App::new(provisioning, &app)));
+    let around =
+        |metrics, refuse_url_token| Around { id_header: config.request_id_header.clone(), metrics, refuse_url_token };
+    let counted = || Some(Arc::clone(&parts.metrics));
+    let ironic = ironic::router(ironic::App::new(provisioning, &app));
+    let ironic = layers(ironic, around(counted(), ironic::refuse_url_token));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));
     if config.metrics.listen.is_empty() {
         // Figures name machines: only to those who may list them.
         let judged = middleware::from_fn_with_state(app, rest::access::check_reader);
         api = api.merge(scraped.clone().route().layer(judged));
     }
-    let api = counted(api);
+    let api = layers(api, around(counted(), rest::access::refuse_url_token));
+    let scraped = layers(scraped.alone(), around(None, rest::access::refuse_url_token));
     let tls = if config.https.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
     let (tls, certificate) = tls.unzip();
     Ok(Listeners {
         http: (bind(&config.http, "http", None).await?, api.clone()),
         https: (bind(&config.https, "https", tls).await?, api),
         ironic: (bind(&config.provisioning.ironic, "ironic", None).await?, ironic),
-        metrics: (bind(&config.metrics.listen, "metrics", None).await?, layers(scraped.alone(), config, None)),
+        metrics: (bind(&config.metrics.listen, "metrics", None).await?, scraped),
         certificate,
     })
 }
 
 /// What happens around every request, outermost last.
-fn layers(router: Router, config: &ServerConfig, metrics: Option<Arc<Metrics>>) -> Router {
-    let around = Arc::new(Around { id_header: config.request_id_header.clone(), metrics });
+fn layers(router: Router, around: Around) -> Router {
+    let around = Arc::new(around);
     router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(around, http::observe))
 }
 

@@ -15,6 +15,7 @@ use sabakan_client::Client;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 use sabakan_service::{FakeClock, Nodes, cluster::Cluster, repair::Repairs};
 use sabakan_store::{Range, Revision, Store};
+use sabakan_wire::rest::UnknownParameters;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -227,6 +228,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         audit_retention_days: 60,
         require_token: false,
         outside_pool: OutsidePool::Refuse,
+        unknown_parameters: UnknownParameters::Refuse,
         provisioning: ProvisioningConfig::default(),
         // Whoever does not test it must not find its keys in the store.
         cluster: ClusterConfig { planner: false, ..ClusterConfig::default() },

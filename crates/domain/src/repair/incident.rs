@@ -219,6 +219,41 @@ impl fmt::Display for Settling {
     }
 }
 
+/// What holds of an incident's group at one moment. Why the incident was opened is never rewritten, and may be long past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IncidentPresent {
+    /// How many machines the group has.
+    pub machines: usize,
+    /// How many of them are broken.
+    pub broken: usize,
+    /// For how long the one has been broken that broke first; `None`: none is.
+    pub oldest: Option<Duration>,
+    /// Controllers of the broken ones that answer.
+    pub controllers_answering: usize,
+    /// Controllers of the broken ones that do not answer.
+    pub controllers_silent: usize,
+}
+
+impl IncidentPresent {
+    /// Counts the machines of a group that are broken. `census` must count all machines.
+    pub fn of(group: &Group, failures: &[Failure], census: &Census) -> IncidentPresent {
+        let machines = census.size(group);
+        let mut present = IncidentPresent { machines, ..IncidentPresent::default() };
+        for failure in failures.iter().filter(|failure| failure.traits.is_in(group)) {
+            present.broken += 1;
+            present.oldest = present.oldest.max(Some(failure.broken_for()));
+            match failure.opinion.bmc_answers {
+                Some(true) => present.controllers_answering += 1,
+                Some(false) => present.controllers_silent += 1,
+                None => {}
+            }
+        }
+        // A machine that broke while others were counted is one of the group all the same.
+        present.machines = present.machines.max(present.broken);
+        present
+    }
+}
+
 /// An incident is not over as long as more than one of so many of its machines are left.
 const RECOVERED_PART: usize = 10;
 
@@ -426,6 +461,33 @@ mod tests {
             member_count: members.len(),
             phase,
         }
+    }
+
+    #[test]
+    fn what_holds_now_is_counted_anew() {
+        let all: Vec<Traits> = (0..2_800).map(traits).collect();
+        let census = Census::of(&all);
+        let rack = Group { kind: GroupKind::Rack, value: "1".to_owned() };
+        let mut failures = failures(20..50);
+        failures[10].age = Duration::from_secs(600);
+        failures[10].broken_before = Duration::from_secs(60);
+        let answers = |bmc_answers| SecondOpinion { bmc_answers, lease_renewed: None };
+        failures[0].opinion = answers(Some(true));
+        failures[11].opinion = answers(Some(true));
+        failures[12].opinion = answers(Some(false));
+        failures[13].opinion = answers(Some(false));
+        let present = IncidentPresent {
+            machines: 28,
+            broken: 22,
+            oldest: Some(Duration::from_secs(660)),
+            controllers_answering: 1,
+            controllers_silent: 2,
+        };
+        assert_eq!(IncidentPresent::of(&rack, &failures, &census), present);
+        let quiet = IncidentPresent { machines: 28, ..IncidentPresent::default() };
+        assert_eq!(IncidentPresent::of(&rack, &[], &census), quiet);
+        let uncounted = IncidentPresent::of(&rack, &failures, &Census::default());
+        assert_eq!((uncounted.machines, uncounted.broken), (22, 22));
     }
 
     #[test]

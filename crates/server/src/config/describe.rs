@@ -7,11 +7,13 @@ use sabakan_domain::{
     provision::{accept::Options, guards::Strictness, schedule::Class},
 };
 use sabakan_service::{hardware::BmcTypeRule, tasks::conductor::ConductorOptions};
+use sabakan_wire::rest::UnknownParameters;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::{ClusterConfig, KubernetesAccess, KubernetesSettings, RegistrySettings},
+    logging::LogConfig,
     provisioning::ProvisioningConfig,
     repair::RepairConfig,
 };
@@ -39,6 +41,7 @@ pub fn describe(config: &ServerConfig) -> String {
         audit_retention_days,
         require_token,
         outside_pool,
+        unknown_parameters,
         provisioning,
         cluster,
         repair,
@@ -67,6 +70,7 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("audit-retention-days", *audit_retention_days);
     lines.put("require-token", *require_token);
     lines.put("allow-outside-pool", *outside_pool == OutsidePool::Allow);
+    lines.put("lenient-queries", *unknown_parameters == UnknownParameters::Ignore);
     lines.put("enable-playground", graphql.playground);
     lines.put("graphql-open-mutations", graphql.open_mutations);
     lines.put("metrics", listeners(&metrics.listen));
@@ -77,9 +81,7 @@ pub fn describe(config: &ServerConfig) -> String {
     let RepairConfig { repairer, period } = repair;
     lines.put("repairer", *repairer);
     lines.put("repair-period", format!("{period:?}"));
-    lines.put("log-format", log.format.to_string());
-    lines.put("log-level", log.level.to_string());
-    lines.put_some("log-file", log.file.as_deref().map(path));
+    self::log(&mut lines, log);
     let mut text = serde_saphyr::to_string(&lines).expect("texts serialise");
     if *store == StoreConfig::Embedded {
         text.push_str("# The store is the embedded one, in data-dir.\n");
@@ -114,6 +116,13 @@ impl Lines {
             self.put(key, value);
         }
     }
+}
+
+fn log(lines: &mut Lines, log: &LogConfig) {
+    let LogConfig { format, level, file } = log;
+    lines.put("log-format", format.to_string());
+    lines.put("log-level", level.to_string());
+    lines.put_some("log-file", file.as_deref().map(path));
 }
 
 fn etcd(lines: &mut Lines, settings: &EtcdSettings) {

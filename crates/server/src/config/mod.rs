@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use axum::http::HeaderName;
 use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
 use sabakan_service::metrics::MetricsOptions;
+use sabakan_wire::rest::UnknownParameters;
 
 use crate::{
     cluster::ClusterConfig,
@@ -74,12 +75,14 @@ pub struct ServerConfig {
     pub states_prefix: String,
     /// The keys disk keys are sealed under.
     pub key_file: PathBuf,
-    /// How long audit entries are kept.
+    /// How long audit entries are kept; zero: for ever.
     pub audit_retention_days: u32,
     /// Whether only tokens give rights.
     pub require_token: bool,
     /// Whether machines may be registered whose addresses leave the pool.
     pub outside_pool: OutsidePool,
+    /// What becomes of search parameters that are not ours.
+    pub unknown_parameters: UnknownParameters,
     /// Provisioning.
     pub provisioning: ProvisioningConfig,
     /// The Kubernetes cluster.
@@ -180,6 +183,7 @@ impl ServerConfig {
             audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
             require_token,
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
+            unknown_parameters: unknown_parameters(from),
             provisioning: provisioning::provisioning(from, ironic),
             cluster: cluster::cluster(from, &store, [&etcd_prefix, &states_prefix]),
             repair: repair::repair(from),
@@ -262,6 +266,12 @@ fn tls(from: &mut Sources<'_>) -> Option<TlsFiles> {
     let cert = from.check(&cert, readable(values::certificates));
     let key = from.check(&key, readable(values::private_key));
     cert.zip(key).map(|(cert, key)| TlsFiles { cert, key })
+}
+
+fn unknown_parameters(from: &mut Sources<'_>) -> UnknownParameters {
+    let lenient = setting!(from, "lenient-queries", lenient_queries);
+    let lenient = from.check(&lenient, values::boolean).unwrap_or_default();
+    if lenient { UnknownParameters::Ignore } else { UnknownParameters::Refuse }
 }
 
 fn graphql(from: &mut Sources<'_>, require_token: bool) -> GraphqlConfig {

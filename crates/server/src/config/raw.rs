@@ -120,7 +120,7 @@ pub struct Flags {
             "disk-keys.json in --data-dir"))]
     pub key_file: Option<String>,
     #[arg(long, value_name = "DAYS", help_heading = "Store",
-        help = help("How long audit entries are kept", defaults::AUDIT_RETENTION_DAYS))]
+        help = help("How long audit entries are kept; 0 keeps them for ever", defaults::AUDIT_RETENTION_DAYS))]
     pub audit_retention_days: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "Access",
@@ -132,6 +132,11 @@ pub struct Flags {
         help = help("Register machines although their addresses leave the IPAM pool: for a registry taken over from a service \
             that never checked", defaults::NO))]
     pub allow_outside_pool: Option<String>,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        help_heading = "Registry",
+        help = help("Ignore unknown query parameters of GET /api/v1/machines, as the older service does. Dangerous: a misspelled \
+            condition then matches every machine", defaults::NO))]
+    pub lenient_queries: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "GraphQL", help = help("Serve a page to try GraphQL queries at /playground", defaults::NO))]
     pub enable_playground: Option<String>,
@@ -218,6 +223,7 @@ pub struct File {
     pub audit_retention_days: Line<String>,
     pub require_token: Line<String>,
     pub allow_outside_pool: Line<String>,
+    pub lenient_queries: Line<String>,
     pub enable_playground: Line<String>,
     pub graphql_open_mutations: Line<String>,
     pub ipxe_efi_path: Line<String>,

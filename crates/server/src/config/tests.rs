@@ -100,6 +100,7 @@ ipmitool: ipmitool
 ironic:
 - 127.0.0.1:6385
 key-file: ./sabakan-data/disk-keys.json
+lenient-queries: false
 log-format: plain
 log-level: info
 metrics: none
@@ -479,6 +480,7 @@ fn what_is_described_can_be_read_again() {
         "--etcd-endpoints=h:1,https://h:2",
         "--etcd-timeout=1500ms",
         "--allow-outside-pool",
+        "--lenient-queries",
         "--log-level=warn",
         "--log-file=true",
         &format!("--server-cert={cert}"),
@@ -493,6 +495,7 @@ fn what_is_described_can_be_read_again() {
     assert_eq!(again.data_dir, Path::new("- odd: \"#name"));
     assert!(again.outside_pool == OutsidePool::Allow && again.store == config.store && again.tls == config.tls);
     assert_eq!(again.metrics, config.metrics);
+    assert_eq!(again.unknown_parameters, UnknownParameters::Ignore);
 }
 
 #[test]

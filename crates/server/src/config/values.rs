@@ -147,10 +147,10 @@ pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// A number of days, at least one.
+/// A number of days; zero for ever.
 pub fn days(text: &str) -> Result<u32, String> {
-    let days = text.trim().parse().ok().filter(|days| (1..=36_500).contains(days));
-    days.ok_or_else(|| format!("{text:?} is not a number of days from 1 to 36500"))
+    let days = text.trim().parse().ok().filter(|days| (0..=36_500).contains(days));
+    days.ok_or_else(|| format!("{text:?} is not a number of days from 0 to 36500"))
 }
 
 pub fn boolean(text: &str) -> Result<bool, String> {

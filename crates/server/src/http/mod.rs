@@ -4,6 +4,7 @@ mod accept;
 mod observe;
 mod stall;
 mod tls;
+mod url_tokens;
 
 pub use accept::{Listener, serve};
 pub(crate) use observe::Failures;

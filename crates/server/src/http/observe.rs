@@ -12,7 +12,7 @@ use hyper::body::Body as _;
 use sabakan_service::metrics::Metrics;
 use sabakan_wire::rest::ErrorKind;
 
-use super::Peer;
+use super::{Peer, url_tokens};
 use crate::{limits, rest::ApiError};
 
 /// What requests are wrapped in.
@@ -21,6 +21,8 @@ pub struct Around {
     pub id_header: HeaderName,
     /// Where requests are counted; absent: they are not.
     pub metrics: Option<Arc<Metrics>>,
+    /// What answers a request that carries a token in its URL, in the shape of the API it was sent to.
+    pub refuse_url_token: fn(parameter: &str) -> Response,
 }
 
 /// What went wrong in an answer that has its body already.
@@ -30,14 +32,18 @@ pub(crate) struct Failures(pub(crate) Vec<ApiError>);
 /// Wraps a request. The outermost layer: nothing answers without passing here.
 pub async fn observe(State(around): State<Arc<Around>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let Around { id_header, metrics } = &*around;
+    let Around { id_header, metrics, refuse_url_token } = &*around;
     let id = request_id(&request, id_header);
     let seen = Seen::of(&request);
     let counted = metrics.as_ref().map(|metrics| {
         let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         (metrics, metrics.request(request.method().as_str(), request.uri().path(), route))
     });
-    let mut response = next.run(request).await;
+    let mut response = match url_tokens::token_parameter(request.uri()) {
+        // Before anything is done: a caller that is served once keeps sending its token where everybody writes it down.
+        Some(parameter) => refuse_url_token(parameter),
+        None => next.run(request).await,
+    };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         if let Some(cause) = error.cause() {
             tracing::error!(request_id = %id, status = error.status().as_u16(), error = cause, "request failed");
@@ -109,7 +115,7 @@ impl Seen {
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
         Seen {
             method: request.method().to_string(),
-            url: shown(request.uri().to_string()),
+            url: shown(url_tokens::redacted(request.uri())),
             protocol: format!("{:?}", request.version()),
             host: text(header::HOST),
             user_agent: text(header::USER_AGENT),

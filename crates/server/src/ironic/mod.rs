@@ -118,6 +118,13 @@ pub fn router(app: App) -> Router {
     })
 }
 
+/// Refuses a token in the URL, in the shape this API's clients read.
+pub fn refuse_url_token(parameter: &str) -> Response {
+    let text = rest::access::url_token_text(parameter);
+    let headers = "send it as the header Authorization: Bearer TOKEN, or as the password of HTTP basic authentication";
+    Fault::invalid(format!("{text}; {headers}")).into_response()
+}
+
 /// Paths with a slash at their end, and paths without `/v1`, mean the same.
 fn normalise(mut request: Request) -> Request {
     let uri = request.uri();

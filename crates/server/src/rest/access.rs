@@ -143,6 +143,19 @@ pub(super) fn forced(query: Option<&str>) -> bool {
     query.unwrap_or_default().split('&').any(|pair| matches!(pair, "force" | "force=true" | "force=1"))
 }
 
+/// Refuses a token in the URL. The token is not checked and not repeated: that it was sent so is reason enough to replace it.
+pub(crate) fn refuse_url_token(parameter: &str) -> Response {
+    ApiError::invalid(format!("{}; send it as the header Authorization: Bearer TOKEN", url_token_text(parameter)))
+        .into_response()
+}
+
+/// What is wrong with a token in the URL.
+pub(crate) fn url_token_text(parameter: &str) -> String {
+    format!(
+        "the query parameter {parameter} is refused, because URLs are written into logs; if it held a token, revoke that token"
+    )
+}
+
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

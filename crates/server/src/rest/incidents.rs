@@ -6,7 +6,7 @@ use axum::{
     extract::{Query, State},
     http::HeaderMap,
 };
-use sabakan_domain::repair::incident::Incident;
+use sabakan_service::repair::ShownIncident;
 use sabakan_wire::rest::{
     ErrorJson,
     repair::{AcknowledgeJson, IncidentJson, IncidentSummaryJson, acknowledge_from_input},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::limits;
 
-/// Incidents that are kept, the newest first. Their machines are counted.
+/// Incidents that are kept, the newest first. `because` says why each was opened, `now` what holds of those that are not over.
 #[utoipa::path(get, path = "/api/v1/incidents", tag = "repair", operation_id = "listIncidents",
     params(("open" = Option<bool>, Query, description = "Only those that are open")), responses(
     (status = 200, body = Vec<IncidentSummaryJson>),
@@ -34,13 +34,16 @@ pub async fn list(
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<IncidentSummaryJson>>, ApiError> {
     let open = truth(&pairs, "open")?;
-    let (incidents, guard) = read(app.repairs.incidents()).await?;
-    let wanted = |incident: &&Incident| !open || incident.is_open();
-    let shown = |incident: &Incident| IncidentSummaryJson::new(incident, guard);
-    Ok(Json(incidents.iter().filter(wanted).map(shown).collect()))
+    let incidents = read(app.repairs.incidents()).await?;
+    let wanted = |shown: &&ShownIncident| !open || shown.incident.is_open();
+    let json = |shown: &ShownIncident| {
+        let ShownIncident { incident, guard, now } = shown;
+        IncidentSummaryJson::new(incident, *guard).at(now.as_ref())
+    };
+    Ok(Json(incidents.iter().filter(wanted).map(json).collect()))
 }
 
-/// One incident, with its machines.
+/// One incident, with its machines, why it was opened and what holds now.
 #[utoipa::path(get, path = "/api/v1/incidents/{number}", tag = "repair", operation_id = "getIncident",
     params(("number" = u64, Path, description = "Its number")), responses(
     (status = 200, body = IncidentJson),
@@ -49,8 +52,8 @@ pub async fn list(
 ))]
 pub async fn get(State(app): State<App>, InPath(text): InPath<String>) -> Result<Json<IncidentJson>, ApiError> {
     let number = whole("number", &text)?;
-    let (incident, guard) = read(app.repairs.incident(number)).await?;
-    Ok(Json(IncidentJson::new(&incident, guard)))
+    let ShownIncident { incident, guard, now } = read(app.repairs.incident(number)).await?;
+    Ok(Json(IncidentJson::new(&incident, guard).at(now.as_ref())))
 }
 
 /// Says that a person has looked: the machines may be repaired, as far as the limits allow.

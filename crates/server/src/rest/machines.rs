@@ -60,12 +60,12 @@ pub async fn register(
 /// means every machine. Answers are in byte order of serials, or in the order of `serial`.
 #[utoipa::path(get, path = "/api/v1/machines", tag = "machines", operation_id = "findMachines", responses(
     (status = 200, body = Vec<MachineJson>),
-    (status = 400, description = "A condition and its negation are given, or a label has no value", body = ErrorJson),
-    (status = 404, description = "No machine is meant", body = ErrorJson),
+    (status = 400, description = "A parameter is unknown or given twice, a value is none a machine can have, a condition and its negation are given, or a label has no value", body = ErrorJson),
+    (status = 404, description = "No machine matches", body = ErrorJson),
 ))]
 pub async fn list(State(app): State<App>, Query(pairs): Query<Vec<(String, String)>>) -> Result<Response, ApiError> {
     let params: QueryParams = pairs.into_iter().collect();
-    answer(&app, params.query()?).await
+    answer(&app, params.query(app.unknown_parameters)?).await
 }
 
 /// One machine, in a list of its own.

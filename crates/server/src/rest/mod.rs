@@ -37,7 +37,7 @@ use sabakan_domain::access::Policy;
 use sabakan_service::{
     Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster, repair::Repairs,
 };
-use sabakan_wire::rest::{ErrorKind, paths};
+use sabakan_wire::rest::{ErrorKind, UnknownParameters, paths};
 use tokio::sync::Semaphore;
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -62,9 +62,16 @@ pub struct App {
     /// Room for request bodies, in units of a kibibyte.
     pub(crate) bodies: Arc<Semaphore>,
     policy: Arc<Policy>,
+    /// What becomes of search parameters that are not ours.
+    unknown_parameters: UnknownParameters,
 }
 
 impl App {
+    /// The same, with another answer to search parameters that are not ours.
+    pub fn with_unknown_parameters(self, unknown_parameters: UnknownParameters) -> App {
+        App { unknown_parameters, ..self }
+    }
+
     /// What another API needs to let the same callers in: tokens, policy, room for bodies.
     pub(crate) fn gate(&self) -> (Arc<Tokens>, Arc<Policy>, Arc<Semaphore>) {
         (Arc::clone(&self.tokens), Arc::clone(&self.policy), Arc::clone(&self.bodies))
@@ -93,6 +100,7 @@ impl App {
             health: Arc::new(Health::new(foundation)),
             bodies: Arc::new(Semaphore::new(limits::BODIES_BYTES_MAX / body::UNIT)),
             policy: Arc::new(policy),
+            unknown_parameters: UnknownParameters::default(),
         }
     }
 }

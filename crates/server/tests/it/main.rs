@@ -10,6 +10,7 @@ mod program;
 mod repair;
 mod store;
 mod tls;
+mod url_tokens;
 
 /// The program under test.
 const SABAKAN: &str = env!("CARGO_BIN_EXE_sabakan");

@@ -64,12 +64,34 @@ pub(crate) struct Reports {
     pub(super) failures: Vec<Failure>,
     /// All that are broken. What failed together is found among them, or whoever narrows the variables would blind the guard.
     pub(super) watched: Vec<Failure>,
-    census: Census,
+    pub(super) census: Census,
+}
+
+/// When all machines are counted, which takes a while where there are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// When enough are broken that groups have to be counted.
+    IfGroupsMatter,
+    /// Somebody asks how large a group is.
+    Always,
+}
+
+impl Counting {
+    /// Fewer failures than a group has are no group, whatever their groups are.
+    fn is_needed(self, watched: &[Failure], settings: &RepairSettings) -> bool {
+        self == Counting::Always || settings.guard.enabled && watched.len() >= settings.guard.least
+    }
 }
 
 impl Reports {
     /// What our own registry says.
-    fn of(snapshot: &Snapshot, variables: &Variables, settings: &RepairSettings, now: Timestamp) -> Reports {
+    fn of(
+        snapshot: &Snapshot,
+        variables: &Variables,
+        settings: &RepairSettings,
+        counting: Counting,
+        now: Timestamp,
+    ) -> Reports {
         let listed = |variables: &Variables| -> Vec<ListedMachine> {
             snapshot.search(&variables.query(now)).iter().map(|machine| ListedMachine::of(machine, now)).collect()
         };
@@ -77,7 +99,7 @@ impl Reports {
         let known = |machine: &ListedMachine| failure(machine, settings, node(machine).as_deref());
         let failures: Vec<Failure> = listed(variables).iter().map(known).collect();
         let watched = all_broken(listed(&Variables::for_guard()).iter().map(known), &failures);
-        let all = if counts_matter(&watched, settings) { listed(&Variables::for_census()) } else { Vec::new() };
+        let all = if counting.is_needed(&watched, settings) { listed(&Variables::for_census()) } else { Vec::new() };
         let census = census(all.iter().map(|machine| Traits::of(machine, settings, node(machine).as_deref())));
         Reports { failures, watched, census }
     }
@@ -122,7 +144,7 @@ impl Repairs {
     /// Looks at everything.
     pub(super) async fn look(&self) -> Result<Look, ServiceError> {
         let standing = self.standing().await?;
-        let mut reports = self.reports(&standing).await?;
+        let mut reports = self.reports(&standing.state, Counting::IfGroupsMatter, standing.now).await?;
         if let Ok(reports) = &mut reports {
             self.remember(reports, standing.now);
             self.hear_kubelets(reports, &standing).await;
@@ -151,7 +173,7 @@ impl Repairs {
 
     /// Adds for how long machines have been broken in other ways. The registry forgets that with each change, and so does a server that
     /// has only begun to look.
-    fn remember(&self, reports: &mut Reports, now: Timestamp) {
+    pub(super) fn remember(&self, reports: &mut Reports, now: Timestamp) {
         let known = &self.told().broken_since;
         for failure in reports.failures.iter_mut().chain(&mut reports.watched) {
             let since =
@@ -171,20 +193,24 @@ impl Repairs {
     }
 
     /// What is reported about machines; the inner `Err` says, for people, why that is not known.
-    async fn reports(&self, standing: &Standing) -> Result<Result<Reports, String>, ServiceError> {
-        let settings = &standing.state.settings;
-        let variables = match variables(standing.state.variables.as_deref()) {
+    pub(super) async fn reports(
+        &self,
+        state: &RepairState,
+        counting: Counting,
+        now: Timestamp,
+    ) -> Result<Result<Reports, String>, ServiceError> {
+        let settings = &state.settings;
+        let variables = match variables(state.variables.as_deref()) {
             Ok(variables) => variables,
             Err(problems) => {
                 let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
                 return Ok(Err(format!("the variables of automatic repair cannot be used: {}", problems.join("; "))));
             }
         };
-        let now = standing.now;
         let Some(registry) = &self.options.registry else {
             let (snapshot, settings) = (self.on.view.read().await?, settings.clone());
             // All machines are looked at: that takes a while where there are many, and waits for nothing.
-            let reports = away(move || Reports::of(&snapshot, &variables, &settings, now)).await?;
+            let reports = away(move || Reports::of(&snapshot, &variables, &settings, counting, now)).await?;
             return Ok(Ok(reports));
         };
         let ask = |variables: Variables| async move {
@@ -198,7 +224,8 @@ impl Repairs {
             let told = |machine: &ListedMachine| failure(machine, settings, None);
             let failures: Vec<Failure> = ask(variables).await?.iter().map(told).collect();
             let watched = all_broken(ask(Variables::for_guard()).await?.iter().map(told), &failures);
-            let all = if counts_matter(&watched, settings) { ask(Variables::for_census()).await? } else { Vec::new() };
+            let all =
+                if counting.is_needed(&watched, settings) { ask(Variables::for_census()).await? } else { Vec::new() };
             let census = census(all.iter().map(|machine| Traits::of(machine, settings, None)));
             Ok(Reports { failures, watched, census })
         };
@@ -218,11 +245,6 @@ impl Repairs {
             .filter_map(|serial| Some((serial.clone(), HandsOff::of(&*snapshot.find_node(serial.as_str())?)?)))
             .collect()
     }
-}
-
-/// Whether groups have to be counted: fewer failures than a group has are no group, whatever their groups are.
-fn counts_matter(watched: &[Failure], settings: &RepairSettings) -> bool {
-    settings.guard.enabled && watched.len() >= settings.guard.least
 }
 
 /// Does work away from the threads that serve connections.

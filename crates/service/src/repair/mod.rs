@@ -29,6 +29,7 @@ use std::{
 
 pub use explain::{Budget, Explanation, Status};
 pub use figures::{Figures, Phase, Present};
+pub use incidents::ShownIncident;
 use jiff::Timestamp;
 pub use queue::{ManualEntry, ShownEntry};
 pub use reboots::ShownReboot;

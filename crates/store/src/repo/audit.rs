@@ -9,8 +9,11 @@ use std::{
     },
 };
 
-use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
-use sabakan_domain::audit::{Actor, AuditEntry, Category};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use sabakan_domain::{
+    audit::{Actor, AuditEntry, Category},
+    retention::AuditDay,
+};
 
 use crate::{
     Compare, KeyValue, Op, Range, Revision, Store, StoreError, Txn,
@@ -134,25 +137,79 @@ pub(crate) fn decode(kv: &KeyValue) -> Result<Logged, StoreError> {
     Ok(Logged { revision: kv.create_revision, entry: records::decode::<AuditRecord, _>(kv)? })
 }
 
-/// Forgets entries of days before `oldest`, a bounded number at a time; how many are gone. Records of erased keys stay: they are
-/// what proves, years later, that data is gone.
-pub async fn forget_before(store: &dyn Store, keys: &Keys, oldest: Date) -> Result<usize, StoreError> {
-    let end = format!("{}{}", keys.audit(), day_text(oldest));
+/// The days of the log, the oldest first: all before `oldest_kept`, and of the others as many as hold `floor` entries. More of a log
+/// that may have millions of entries is not read each hour.
+pub async fn days(
+    store: &dyn Store,
+    keys: &Keys,
+    oldest_kept: Date,
+    floor: usize,
+) -> Result<Vec<AuditDay>, StoreError> {
+    let (mut days, mut after, mut young): (Vec<AuditDay>, _, _) = (Vec::new(), None, 0);
+    loop {
+        let page = store.list(Range { after, ..Range::first(keys.audit()) }).await?;
+        for kv in &page.items {
+            // What is under no day was not written by us and is not touched.
+            let Some(day) = day_of_key(&kv.key, keys) else { continue };
+            young += usize::from(day >= oldest_kept);
+            let deletable = usize::from(!proves_erasure(kv));
+            match days.last_mut().filter(|last| last.day == day) {
+                Some(last) => (last.entries, last.deletable) = (last.entries + 1, last.deletable + deletable),
+                None => days.push(AuditDay { day, entries: 1, deletable }),
+            }
+        }
+        after = page.items.last().map(|kv| kv.key.clone()).filter(|_| page.more && young < floor);
+        if after.is_none() {
+            return Ok(days);
+        }
+    }
+}
+
+/// The time of the newest entry. Days are skipped from one to the next, so that only the entries of the last are read.
+pub async fn newest(store: &dyn Store, keys: &Keys) -> Result<Option<Timestamp>, StoreError> {
+    let (mut last, mut after) = (None, None);
+    while let Some(kv) =
+        store.list(Range { limit: 1, after, ..Range::first(keys.audit()) }).await?.items.into_iter().next()
+    {
+        let day = day_of_key(&kv.key, keys);
+        // A slash ends the day in a key; its successor in the alphabet comes after all entries of the day.
+        after = Some(day.map_or(kv.key, |day| format!("{}{}0", keys.audit(), day_text(day))));
+        last = day.or(last);
+    }
+    let Some(day) = last else { return Ok(None) };
+    let (mut newest, mut reading) = (None, Some(Reading::new(Some(day), None)));
+    while let Some(next) = reading {
+        let (entries, more) = page(store, keys, next).await?;
+        newest = newest.max(entries.iter().map(|logged| logged.entry.at).max());
+        reading = more;
+    }
+    Ok(newest)
+}
+
+/// Deletes the entries of one day, a bounded number at a time; how many are gone. Records of erased keys stay: they are what proves,
+/// years later, that data is gone.
+pub async fn forget_day(store: &dyn Store, keys: &Keys, day: Date) -> Result<usize, StoreError> {
+    let prefix = format!("{}{}/", keys.audit(), day_text(day));
     let (mut gone, mut after) = (0, None);
     loop {
-        let page = store.list(Range { limit: FORGET_AT_ONCE, after, ..Range::first(keys.audit()) }).await?;
-        let old: Vec<&KeyValue> = page.items.iter().filter(|kv| kv.key < end).collect();
-        let Some(last) = old.last() else { return Ok(gone) };
+        let page = store.list(Range { limit: FORGET_AT_ONCE, after, ..Range::first(prefix.clone()) }).await?;
+        let Some(last) = page.items.last() else { return Ok(gone) };
         after = Some(last.key.clone());
-        let proves_erasure = |kv: &&&KeyValue| {
-            decode(kv).is_ok_and(|logged| logged.entry.category == Category::Crypts && logged.entry.action == "delete")
-        };
         let forgotten: Vec<Op> =
-            old.iter().filter(|kv| !proves_erasure(kv)).map(|kv| Op::Delete(kv.key.clone())).collect();
+            page.items.iter().filter(|kv| !proves_erasure(kv)).map(|kv| Op::Delete(kv.key.clone())).collect();
         gone += forgotten.len();
         // Deletions compare nothing, so that they conflict with nothing.
         let _never_conflicts = store.commit(Txn { when: vec![], then: forgotten }).await?;
     }
+}
+
+fn proves_erasure(kv: &KeyValue) -> bool {
+    decode(kv).is_ok_and(|logged| logged.entry.category == Category::Crypts && logged.entry.action == "delete")
+}
+
+fn day_of_key(key: &str, keys: &Keys) -> Option<Date> {
+    let (day, _) = key.strip_prefix(&keys.audit())?.split_once('/')?;
+    Date::strptime("%Y%m%d", day).ok().filter(|date| day_text(*date) == day)
 }
 
 /// Below the smallest limit a store has for one transaction.
@@ -161,12 +218,6 @@ const FORGET_AT_ONCE: usize = 100;
 /// The day of an instant, in UTC.
 pub fn day_of(at: Timestamp) -> Date {
     at.to_zoned(TimeZone::UTC).date()
-}
-
-/// The day `days` before an instant.
-pub fn days_before(at: Timestamp, days: u32) -> Date {
-    let day = day_of(at);
-    day.checked_sub(i64::from(days).days()).unwrap_or(Date::MIN)
 }
 
 fn day_text(day: Date) -> String {
@@ -189,7 +240,6 @@ mod tests {
     fn days_are_utc_and_sort() {
         let at: Timestamp = "2026-03-01T00:30:00+09:00".parse().expect("time");
         assert_eq!(day_text(day_of(at)), "20260228");
-        assert_eq!(day_text(days_before(at, 60)), "20251230");
     }
 
     #[test]

@@ -1,14 +1,22 @@
 //! Every change has exactly one entry in the audit log, which says who, from where and what; nothing else has one.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use sabakan_testkit::{
     Backend, TestServer,
     fixtures::{self, machine},
     raw::request,
+    wait_for,
 };
 use sabakan_wire::rest::AuditLogJson;
 
-on_both_stores!(every_change_has_one_entry, days_are_chosen_in_utc, a_long_log_comes_in_pages);
+on_both_stores!(
+    every_change_has_one_entry,
+    days_are_chosen_in_utc,
+    a_long_log_comes_in_pages,
+    a_start_with_the_clock_ahead_deletes_nothing
+);
 
 fn as_yuri(server: &TestServer, method: &str, path: &str, body: &str) -> u16 {
     let headers = [("x-sabakan-user", "yuri")];
@@ -139,3 +147,22 @@ fn a_long_log_comes_in_pages(backend: Backend) {
     let expected: Vec<String> = (0..CHANGES).map(|n| format!("n/{n}")).collect();
     assert_eq!(details, expected, "all of them, in order");
 }
+
+/// A host whose clock is wrong for one boot must not cost the history of who did what.
+fn a_start_with_the_clock_ahead_deletes_nothing(backend: Backend) {
+    let mut server = TestServer::start(backend);
+    server.client().put_ipam(&fixtures::ipam()).expect("ipam");
+    server.client().create_machines(&[machine("m", 0, "worker")]).expect("registered");
+    let before = log(&server);
+    assert_eq!(before.len(), 2);
+    server.clock.advance(SignedDuration::from_hours(100 * 24));
+    server.restart();
+    wait_for("the first look for old audit entries", Duration::from_secs(30), || {
+        let figures = request(&server.url(), "GET", "/metrics", &[], b"").body;
+        let line = figures.lines().find(|line| line.starts_with(LOOKED))?;
+        line.rsplit_once(' ').and_then(|(_, at)| at.parse::<f64>().ok()).filter(|at| *at > 1.7e9)
+    });
+    assert_eq!(log(&server), before);
+}
+
+const LOOKED: &str = "sabakan_task_last_success_timestamp_seconds{task=\"retention\"}";

@@ -18,7 +18,7 @@ pub use machine::{
     BmcInfoJson, BmcInput, BmcJson, FlatBmcJson, FlatNodeJson, InfoJson, InputError, MachineInput, MachineJson,
     NetworkJson, NicJson, SpecJson, StatusJson, machines_from_input,
 };
-pub use query::{QueryError, QueryParams};
+pub use query::{QueryError, QueryParams, UnknownParameters};
 pub use token::{NewTokenJson, StoredKeyJson, TokenJson, TokenRequest};
 
 /// Paths of the API, once for server and client.

@@ -66,6 +66,14 @@ fn a_rack_without_power_is_one_incident_and_no_repair(backend: Backend) {
     let members = site.server.client().incident(held.number).expect("an incident").value.members;
     assert_eq!(members, serials(1));
     assert!(held.because.contains("of 28 machines of rack 1 failed within 15 minutes"), "{}", held.because);
+    // Why it was opened stays; what holds is counted when somebody asks.
+    assert_eq!(held.because, opened.because);
+    let now = held.now.expect("it is not over");
+    assert_eq!((now.broken, now.machines, now.since.is_some()), (28, 28, true));
+    site.report("r1-00", "healthy");
+    let now = site.server.client().incident(held.number).expect("an incident").value.summary.now.expect("now");
+    assert_eq!((now.broken, now.machines), (27, 28));
+    site.report("r1-00", "unreachable");
     assert_eq!(site.entries(), []);
     site.pass(300);
 

@@ -13,7 +13,7 @@ mod verdict;
 use jiff::Timestamp;
 
 pub use entry::{IndexesJson, RebootEntryJson, RepairEntryJson};
-pub use incident::{AcknowledgedJson, GroupJson, IncidentJson, IncidentSummaryJson};
+pub use incident::{AcknowledgedJson, GroupJson, IncidentJson, IncidentNowJson, IncidentSummaryJson};
 pub use input::{
     AcknowledgeJson, NewRebootsJson, NewRepair, NewRepairJson, acknowledge_from_input, new_repair_from_input,
     nodes_from_input,

@@ -10,7 +10,7 @@ use sabakan_domain::{
         entry::{Backoff, Entry, Status, StepStatus},
         guard::{Failure, Group, GroupKind, SecondOpinion, Traits},
         hands_off::HandsOff,
-        incident::{Incident, Phase},
+        incident::{Incident, IncidentPresent, Phase},
         procedure::NoStep,
         reboot::{RebootEntry, RebootStatus},
         settings::{RepairSettings, Setting},
@@ -223,6 +223,22 @@ fn lists_count_the_machines_of_an_incident_and_the_incident_names_them() {
         (&whole["members"], &whole["number"], &whole["member_count"]),
         (&json!(["m1", "m2"]), &json!(4), &json!(2))
     );
+    let present = IncidentPresent {
+        machines: 28,
+        broken: 27,
+        oldest: Some(Duration::from_secs(3_600)),
+        controllers_answering: 3,
+        controllers_silent: 20,
+    };
+    let summary = IncidentSummaryJson::new(&incident(Phase::Open), true);
+    let now = serde_json::to_value(summary.clone().at(Some(&Ok((present, time))))).expect("JSON");
+    let expected = json!({
+        "broken": 27, "machines": 28, "since": "2026-01-02T03:00:00Z", "controllers_answering": 3, "controllers_silent": 20,
+    });
+    assert_eq!((&now["now"], &now["because"]), (&expected, &json!("28 of 28 within 15 minutes")));
+    assert_eq!(summary.clone().at(None), summary);
+    let unknown = summary.at(Some(&Err("the registry did not answer in time".into())));
+    assert_eq!((unknown.now, unknown.now_unknown.as_deref()), (None, Some("the registry did not answer in time")));
     let back: IncidentJson = serde_json::from_value(whole).expect("read");
     assert_eq!(back, IncidentJson::new(&incident(Phase::Open), true));
 }
