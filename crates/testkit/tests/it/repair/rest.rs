@@ -375,7 +375,10 @@ fn a_rack_that_failed_is_held_until_somebody_has_looked(backend: Backend) {
         let open = get(&server, "incidents?open=true");
         open.get(0).cloned().filter(|incident| incident["member_count"] == 8)
     };
-    let open = wait_for("the incident", LONG, whole);
+    let mut open = wait_for("the incident", LONG, whole);
+    let now =
+        open.as_object_mut().and_then(|open| open.remove("now")).expect("what holds now, which only incidents tell");
+    assert_eq!((&now["broken"], &now["machines"]), (&json!(8), &json!(8)));
     assert_eq!((&open["group"], &open["phase"]), (&json!({ "kind": "rack", "value": "1" }), &json!("open")));
     assert_eq!(open.get("members"), None, "a list counts");
     let path = format!("incidents/{}", open["number"]);
