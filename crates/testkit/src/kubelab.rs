@@ -2,7 +2,7 @@
 //! kubernetes` builds, on free loopback ports. What has no machine behind it, the kubelets, is played by [`Kubelets`].
 //!
 //! Starting one takes seconds and hundreds of megabytes, so that all tests of a process take [`turn`]s with the same one, and processes
-//! wait for each other. It goes with the process, however that ends: see [`part`].
+//! wait for each other. It goes with the process, however that ends: see `part`.
 //!
 //! Everything blocks. Whatever goes wrong here panics with the log of the part: a test that needs Kubernetes must not pass without it.
 

@@ -2,7 +2,7 @@
 //! is woken when one changes.
 //!
 //! Readers are told when Kubernetes does not answer, not what was so before: at once where it refuses or a connection breaks, and after
-//! [`limits::WATCH_SILENCE_MAX`] where a connection is only silent. So nothing is done to a Node on this alone: whoever is about to reads
+//! `limits::WATCH_SILENCE_MAX` where a connection is only silent. So nothing is done to a Node on this alone: whoever is about to reads
 //! it once more ([`LiveNodes::find`]) and compares the UID.
 
 #[cfg(test)]
