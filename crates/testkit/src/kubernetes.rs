@@ -1,5 +1,6 @@
 //! A double of a Kubernetes API server: Nodes, with the rules of server-side apply, namespaces, and pods, with those of eviction, over
-//! HTTP or HTTPS. For tests of what we ask such a server for, on machines that cannot run one.
+//! HTTP or HTTPS. For faults that a real one does not make on request, and for stories that would take a real one too long; what it is like
+//! without faults is tested on [`crate::kubelab`].
 //!
 //! Covered of all: list (pages, expired pages, the selectors we use), UIDs; bearer tokens and client certificates; rights that are
 //! missing; answers that fail, do not come, or come too late. Of Nodes: get, watch, apply, JSON merge patch; labels, annotations and

@@ -134,8 +134,8 @@ fn is_role_of_others(key: &str, live: &LiveNode) -> bool {
 
 /// The step that puts the taints right; `None`: they are.
 ///
-/// A key that the configuration names is the configuration's, with every value and effect. A key of the configuration, or one that we
-/// set before, goes when it is not named. All others belong to somebody else and stay as they are, `node.kubernetes.io/not-ready` and
+/// A key that the configuration names is the configuration's, with every value and effect, but for the role of a control plane that
+/// somebody else gave: that stays theirs. A key of the configuration, or one that we set before, goes when it is not named. All others belong to somebody else and stay as they are, `node.kubernetes.io/not-ready` and
 /// the role that a tool gave to a control plane among them.
 fn taints(wanted: &[Taint], live: &LiveNode) -> Option<Step> {
     let theirs = |key: &str| {

@@ -255,8 +255,8 @@ pub fn find<N: Borrow<LiveNode>>(configuration: &Configuration, live: &[N]) -> V
     nodes.iter().zip(found).map(matched).collect()
 }
 
-/// Adds to what was found by name whoever claims the same address, and drops no doubt: a Node that says it is at the address of another
-/// node is found twice.
+/// Makes doubts about what was found by name visible: whoever else claims the address of the node is found beside it, and a Node that says
+/// it is at the address of another node is found twice.
 fn contradict<N: Borrow<LiveNode>>(found: &mut [Vec<usize>], nodes: &[Node], live: &[N]) {
     let mut claimants: HashMap<IpAddr, Vec<usize>> = HashMap::new();
     for (at, node) in live.iter().enumerate() {
