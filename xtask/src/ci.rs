@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{Usage, codegen, kubernetes, lab, process, setup, tidy};
+use crate::{Usage, codegen, kubernetes, lab, openapi, process, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: clippy },
     Step { name: "codegen", run: codegen::check },
     Step { name: "test", run: test },
+    Step { name: "openapi", run: openapi::check },
     Step { name: "no-etcd", run: no_etcd },
     Step { name: "doc", run: doc },
 ];
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn no_name_means_all_steps_in_order() {
         let all = names(&[]).unwrap();
-        assert_eq!(all, ["setup", "fmt", "tidy", "clippy", "codegen", "test", "no-etcd", "doc"]);
+        assert_eq!(all, ["setup", "fmt", "tidy", "clippy", "codegen", "test", "openapi", "no-etcd", "doc"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `cargo xtask lab`: prepares the programs that tests talk to, in `target/lab`: a Redfish emulator, and the stock clients of the
-//! provisioning API. A Python environment of its own, so that nothing of the system is changed, made once and reused. Whatever runs
+//! `cargo xtask lab`: prepares the programs that tests talk to, in `target/lab`: a Redfish emulator, the stock clients of the
+//! provisioning API, and a client that tries what the OpenAPI document says. A Python environment of its own, so that nothing of the system is changed, made once and reused. Whatever runs
 //! in it is started by the tests themselves.
 
 use std::fs;
@@ -14,10 +14,10 @@ use crate::{no_arguments, process, setup};
 const REQUIREMENTS: &str = include_str!("../lab-requirements.txt");
 
 /// What tests start.
-const PROGRAMS: &[&str] = &["sushy-emulator", "baremetal", "openstack"];
+const PROGRAMS: &[&str] = &["sushy-emulator", "baremetal", "openstack", "schemathesis"];
 
 /// What tests import.
-const MODULES: &str = "import sushy_tools, bcrypt, ironicclient, openstackclient, openstack, oslotest";
+const MODULES: &str = "import sushy_tools, bcrypt, ironicclient, openstackclient, openstack, oslotest, schemathesis";
 
 /// What is needed to make an environment, as Debian calls it.
 const PACKAGES: &[&str] = &["python3", "python3-venv"];

@@ -6,8 +6,10 @@ mod ci;
 mod codegen;
 mod dist;
 mod etcd;
+mod hostile;
 mod kubernetes;
 mod lab;
+mod openapi;
 mod process;
 mod setup;
 mod soak;
@@ -70,6 +72,13 @@ const COMMANDS: &[Command] = &[
         run: lab::run,
     },
     Command {
+        name: "openapi",
+        arguments: "[seconds [seed]]",
+        about: "hold a demo to its OpenAPI document with requests it allows and forbids",
+        examples: &["cargo xtask openapi", "cargo xtask openapi 30 7"],
+        run: openapi::run,
+    },
+    Command {
         name: "kubernetes",
         arguments: "",
         about: "build the Kubernetes control plane that tests start, once, into a cache directory",
@@ -91,10 +100,17 @@ const COMMANDS: &[Command] = &[
         run: bench,
     },
     Command {
+        name: "hostile",
+        arguments: "",
+        about: "print what an operator feels while hostile clients do their worst; needs root",
+        examples: &["cargo xtask hostile"],
+        run: hostile::run,
+    },
+    Command {
         name: "soak",
-        arguments: "[rounds]",
-        about: "run the property tests again and again, each time with other random numbers",
-        examples: &["cargo xtask soak", "cargo xtask soak 100"],
+        arguments: "[rounds] | crash [cycles]",
+        about: "property tests with other random numbers; crash: kill the server a thousand times",
+        examples: &["cargo xtask soak", "cargo xtask soak 100", "cargo xtask soak crash"],
         run: soak::run,
     },
     Command {

@@ -1,4 +1,4 @@
-//! The `setup` step of CI: installs the programs that tests talk to, through Debian's package client.
+//! The `setup` step of CI: installs the programs that the build and the tests run, through Debian's package client.
 //!
 //! Programs already in PATH are left alone, however they came there; a machine that has them all needs no network.
 
@@ -8,8 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// A program that tests run, and the Debian package that brings it.
+/// A program that the build or tests run, and the Debian package that brings it.
 const NEEDED: &[(&str, &str)] = &[
+    // The allocator's build runs it.
+    ("make", "make"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
     ("curl", "curl"),
@@ -91,7 +93,10 @@ mod tests {
     fn only_packages_of_missing_programs_are_installed() {
         assert_eq!(missing(|_| true), [""; 0]);
         assert_eq!(missing(|program| program != "etcdctl"), ["etcd-client"]);
-        assert_eq!(missing(|_| false), ["etcd-server", "etcd-client", "curl", "ipmitool", "openipmi", "prometheus"]);
+        assert_eq!(
+            missing(|_| false),
+            ["make", "etcd-server", "etcd-client", "curl", "ipmitool", "openipmi", "prometheus"]
+        );
     }
 
     #[test]

@@ -183,21 +183,24 @@ struct LenientError {
     kind: serde_json::Value,
     #[serde(default)]
     problems: serde_json::Value,
+    #[serde(default)]
+    fits: serde_json::Value,
 }
 
 impl ApiBody {
     fn new(status: u16, body: &[u8]) -> ApiBody {
         if let Some(error) = nodes::fault_text(body) {
-            let problems = Vec::new();
-            return ApiBody::Json(ErrorJson { error, request_id: String::new(), status, kind: None, problems });
+            let (request_id, problems) = (String::new(), Vec::new());
+            return ApiBody::Json(ErrorJson { error, request_id, status, kind: None, problems, fits: None });
         }
         match serde_json::from_slice::<LenientError>(body) {
-            Ok(LenientError { error, request_id, kind, problems }) => ApiBody::Json(ErrorJson {
+            Ok(LenientError { error, request_id, kind, problems, fits }) => ApiBody::Json(ErrorJson {
                 error,
                 request_id,
                 status,
                 kind: serde_json::from_value(kind).ok(),
                 problems: serde_json::from_value(problems).unwrap_or_default(),
+                fits: fits.as_u64(),
             }),
             Err(_) => ApiBody::Text(foreign_text(&String::from_utf8_lossy(body))),
         }

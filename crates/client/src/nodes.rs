@@ -210,6 +210,12 @@ impl NodesClient {
         self.client.send_json("PUT", &below(id, "/states/power"), &serde_json::json!({ "target": target }))
     }
 
+    /// Switches a machine off, also one whose ramdisk runs a command.
+    pub fn force_power_off(&self, id: &str) -> Result<(), Error> {
+        let body = serde_json::json!({ "target": "power off", "force": true });
+        self.client.send_json("PUT", &below(id, "/states/power"), &body)
+    }
+
     /// Keeps automation off a node.
     pub fn set_maintenance(&self, id: &str, reason: Option<&str>) -> Result<(), Error> {
         let body = reason.map_or_else(|| serde_json::json!({}), |reason| serde_json::json!({ "reason": reason }));

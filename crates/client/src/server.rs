@@ -55,6 +55,7 @@ mod tests {
     fn health_is_an_answer_and_not_an_error() {
         let health = |status, body| Client::new(&fake::answer(status, body).0).unwrap().health();
         assert!(health(200, r#"{"health":"healthy"}"#).unwrap());
+        assert!(!health(503, r#"{"health":"unhealthy","parts":[]}"#).unwrap());
         assert!(!health(500, r#"{"health":"unhealthy"}"#).unwrap());
         assert!(matches!(health(502, "gateway"), Err(Error::Api { status: 502, .. })));
         assert!(matches!(health(200, "hello"), Err(Error::Decode { .. })));

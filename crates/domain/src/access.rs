@@ -1,9 +1,15 @@
 //! Who may do what. [`permits`] is the whole policy: a caller has a right because the deed is open to everybody, because it calls
-//! from an allowed network, or because it showed a token of a sufficient role. Checking the token itself is for the service.
+//! from an allowed network, because it showed a token of a sufficient role, or because what it wants is a secret of the machine it
+//! is. Checking the token itself and finding the machine's addresses is for the service.
+
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
+
+use crate::{machine::Machine, words::Serial};
 
 /// Networks from which changes are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +60,8 @@ pub enum TokenRole {
     Admin,
     /// The daily work of those who run the machines.
     Operator,
-    /// What a managed machine does for itself: look things up, keep its disk keys.
+    /// What a managed machine does for itself: look things up, keep its disk keys. Whose keys, a serial in the token says, or the
+    /// address it is shown from.
     Machine,
     /// Looking, but not at disk keys.
     Read,
@@ -92,25 +99,63 @@ pub enum Deed {
     ManageTokens,
 }
 
+/// What a token that was found, compared and is not revoked says about its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenGrant {
+    /// What it is good for.
+    pub role: TokenRole,
+    /// The machine it was made for. Only a token of role `machine` has one.
+    pub serial: Option<Serial>,
+}
+
 /// Who asks, as far as rights are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The peer of the connection, never a proxy's word for it. Without one, no network gives it a right.
     pub ip: Option<IpAddr>,
-    /// The role of the token it showed. Only of a token that was found, compared and is not revoked.
-    pub token: Option<TokenRole>,
+    /// The token it showed.
+    pub token: Option<TokenGrant>,
 }
+
+/// The machine whose secret is wanted: what a caller has to be, or to call from, to be that machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineIdentity {
+    /// The serial that was asked for, whether or not such a machine is registered.
+    pub serial: Serial,
+    /// The addresses of its operating system, never of its BMC. A machine that is not registered has none.
+    pub registered: Vec<IpAddr>,
+    /// The addresses that were leased to its interfaces and have not expired. Nothing leases addresses yet.
+    pub leased: Vec<IpAddr>,
+}
+
+/// To whom the disk keys of a machine are given, besides operators.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum CryptsAccess {
+    /// To that machine.
+    #[default]
+    Machine,
+    /// To everybody; where tokens are required, to every token of role `machine` that is bound to no other machine.
+    Open,
+}
+
+/// A word that names no such choice.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither machine nor open")]
+pub struct UnknownCryptsAccess(pub String);
 
 /// What the operator of the server decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Networks whose callers may do everything.
     pub allowed: AllowedNetworks,
-    /// With it addresses give no right, and nothing is open to everybody.
+    /// With it addresses alone give no right, and nothing is open to everybody.
     pub require_token: bool,
+    /// Who may have disk keys.
+    pub crypts: CryptsAccess,
 }
 
-/// Why a request was turned away. Its text says what would be needed, but neither which networks are allowed nor which tokens exist.
+/// Why a request was turned away. Its text says what would be needed, but neither which networks are allowed, nor which tokens
+/// exist, nor whether there is such a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct Denied {
@@ -118,18 +163,85 @@ pub struct Denied {
     pub deed: Deed,
     /// The role of the token that was shown, if any.
     pub shown: Option<TokenRole>,
+    /// Whether that token is bound to a machine.
+    pub bound: bool,
     /// Whether only a token would have helped.
     pub token_only: bool,
 }
 
-/// Decides whether the caller may do it.
-pub fn permits(deed: Deed, caller: &Caller, policy: &Policy) -> Result<(), Denied> {
-    let by_token = caller.token.is_some_and(|role| role.grants(deed));
+/// Decides whether the caller may do it. `of` is the machine the deed is about; only [`Deed::is_for_the_machine`] looks at it.
+pub fn permits(deed: Deed, of: Option<&MachineIdentity>, caller: &Caller, policy: &Policy) -> Result<(), Denied> {
+    let by_token = caller.token.as_ref().is_some_and(|token| token.role.grants(deed));
     let by_address = || caller.ip.is_some_and(|ip| policy.allowed.contains(ip));
-    if by_token || (!policy.require_token && (deed.is_open() || by_address())) {
+    let by_place = !policy.require_token && (deed.is_open() || by_address());
+    if by_token || by_place || (deed.is_for_the_machine() && gives_keys(of, caller, policy)) {
         return Ok(());
     }
-    Err(Denied { deed, shown: caller.token, token_only: policy.require_token })
+    let token = caller.token.as_ref();
+    Err(Denied {
+        deed,
+        shown: token.map(|token| token.role),
+        bound: token.is_some_and(|token| token.serial.is_some()),
+        token_only: policy.require_token,
+    })
+}
+
+/// Whether somebody who is no operator is given the secrets of a machine: because it is that machine, or because the site gives them
+/// to everybody.
+fn gives_keys(of: Option<&MachineIdentity>, caller: &Caller, policy: &Policy) -> bool {
+    let is_open = policy.crypts == CryptsAccess::Open;
+    let is_there = of.is_some_and(|machine| caller.ip.is_some_and(|ip| machine.has_address(ip)));
+    match &caller.token {
+        Some(TokenGrant { role: TokenRole::Machine, serial: Some(bound) })
+            if of.is_some_and(|machine| machine.serial == *bound) =>
+        {
+            true
+        }
+        // The token says that a machine asks, the address which one.
+        Some(TokenGrant { role: TokenRole::Machine, serial: None }) => is_there || is_open,
+        _ => !policy.require_token && (is_there || is_open),
+    }
+}
+
+impl MachineIdentity {
+    /// A machine nobody registered: no address is its own.
+    pub fn unknown(serial: Serial) -> MachineIdentity {
+        MachineIdentity { serial, registered: Vec::new(), leased: Vec::new() }
+    }
+
+    fn has_address(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.registered.iter().chain(&self.leased).any(|own| own.to_canonical() == ip)
+    }
+}
+
+impl From<&Machine> for MachineIdentity {
+    fn from(machine: &Machine) -> MachineIdentity {
+        MachineIdentity {
+            serial: machine.serial.clone(),
+            registered: machine.ipv4().map(IpAddr::from).collect(),
+            leased: Vec::new(),
+        }
+    }
+}
+
+impl CryptsAccess {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CryptsAccess::Machine => "machine",
+            CryptsAccess::Open => "open",
+        }
+    }
+}
+
+impl FromStr for CryptsAccess {
+    type Err = UnknownCryptsAccess;
+
+    fn from_str(text: &str) -> Result<CryptsAccess, UnknownCryptsAccess> {
+        let all = [CryptsAccess::Machine, CryptsAccess::Open];
+        all.into_iter().find(|one| one.as_str() == text).ok_or_else(|| UnknownCryptsAccess(text.to_owned()))
+    }
 }
 
 impl TokenRole {
@@ -146,18 +258,19 @@ impl TokenRole {
         }
     }
 
-    /// Whether a token of this role is enough, wherever the caller is.
+    /// Whether a token of this role is enough, wherever the caller is and whatever machine the deed is about.
     pub const fn grants(self, deed: Deed) -> bool {
-        use TokenRole::{Admin, Machine, Operator, Read};
+        use TokenRole::{Admin, Operator, Read};
         match deed {
             Deed::ReadRegistry => true,
             Deed::ReadAudit => matches!(self, Admin | Operator | Read),
-            Deed::ReadKey | Deed::PutKey => matches!(self, Admin | Operator | Machine),
             Deed::ChangeRegistry
             | Deed::ForceState
             | Deed::ChangeNodes
             | Deed::ChangeCluster
             | Deed::ChangeRepair
+            | Deed::ReadKey
+            | Deed::PutKey
             | Deed::DeleteKeys => matches!(self, Admin | Operator),
             Deed::ManageTokens => matches!(self, Admin),
         }
@@ -197,18 +310,25 @@ impl Deed {
         }
     }
 
-    /// Whether everybody may do it unless tokens are required. Keys are among it: machines boot before they have any token.
+    /// Whether everybody may do it unless tokens are required.
     pub const fn is_open(self) -> bool {
         match self {
-            Deed::ReadRegistry | Deed::ReadAudit | Deed::ReadKey | Deed::PutKey => true,
+            Deed::ReadRegistry | Deed::ReadAudit => true,
             Deed::ChangeRegistry
             | Deed::ForceState
             | Deed::ChangeNodes
             | Deed::ChangeCluster
             | Deed::ChangeRepair
+            | Deed::ReadKey
+            | Deed::PutKey
             | Deed::DeleteKeys
             | Deed::ManageTokens => false,
         }
+    }
+
+    /// Whether it is about a secret of one machine, which that machine itself may have. It boots before it has any token.
+    pub const fn is_for_the_machine(self) -> bool {
+        matches!(self, Deed::ReadKey | Deed::PutKey)
     }
 }
 
@@ -216,9 +336,19 @@ impl Denied {
     fn text(&self) -> String {
         let enough = TokenRole::ALL.into_iter().filter(|role| role.grants(self.deed)).map(TokenRole::as_str);
         let roles = enough.collect::<Vec<_>>().join(" or ");
+        let machine = match (self.deed.is_for_the_machine(), self.token_only) {
+            (false, _) => "",
+            (true, false) => "an address of that machine, a token bound to it, ",
+            (true, true) => "a token bound to that machine, a token of role machine shown from its address, or ",
+        };
         let address = if self.token_only { "" } else { "an address in an allowed network, or " };
         let shown = self.shown.map(|role| format!("; the token shown has role {role}")).unwrap_or_default();
-        format!("{} needs {address}a token of role {roles}{shown}", self.deed.text())
+        let bound = match (self.shown, self.bound) {
+            (Some(TokenRole::Machine), true) if self.deed.is_for_the_machine() => " and is bound to another machine",
+            (Some(TokenRole::Machine), false) if self.deed.is_for_the_machine() => " and is bound to no machine",
+            _ => "",
+        };
+        format!("{} needs {machine}{address}a token of role {roles}{shown}{bound}", self.deed.text())
     }
 }
 
@@ -247,113 +377,5 @@ impl TryFrom<String> for TokenRole {
 impl From<TokenRole> for &'static str {
     fn from(role: TokenRole) -> &'static str {
         role.as_str()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn membership() {
-        let allowed = AllowedNetworks::new(["127.0.0.1", "10.0.0.0/8", "2001:db8::1", "fd00::/8"]).expect("valid");
-        for (peer, expected) in [
-            ("127.0.0.1", true),
-            ("127.0.0.2", false),
-            ("10.255.0.1", true),
-            ("11.0.0.1", false),
-            ("::ffff:10.1.2.3", true),
-            ("2001:db8::1", true),
-            ("2001:db8::2", false), // a bare IPv6 address is one address
-            ("fd12::1", true),
-            ("::1", false),
-        ] {
-            assert_eq!(allowed.contains(peer.parse().expect(peer)), expected, "{peer}");
-        }
-        assert!(AllowedNetworks::default().contains("::1".parse().expect("address")));
-        assert!(AllowedNetworks::new(["10.0.0.0/33"]).is_err());
-        assert!(AllowedNetworks::new(["localhost"]).is_err());
-    }
-
-    /// One row per deed; one column per token: none, read, machine, operator, admin.
-    const RIGHTS: [(Deed, &str, &str); 11] = [
-        // deed, called from elsewhere, tokens required
-        (Deed::ReadRegistry, "yyyyy", "-yyyy"),
-        (Deed::ChangeRegistry, "---yy", "---yy"),
-        (Deed::ForceState, "---yy", "---yy"),
-        (Deed::ChangeNodes, "---yy", "---yy"),
-        (Deed::ChangeCluster, "---yy", "---yy"),
-        (Deed::ChangeRepair, "---yy", "---yy"),
-        (Deed::ReadKey, "yyyyy", "--yyy"),
-        (Deed::PutKey, "yyyyy", "--yyy"),
-        (Deed::DeleteKeys, "---yy", "---yy"),
-        (Deed::ReadAudit, "yyyyy", "-y-yy"),
-        (Deed::ManageTokens, "----y", "----y"),
-    ];
-
-    const TOKENS: [Option<TokenRole>; 5] =
-        [None, Some(TokenRole::Read), Some(TokenRole::Machine), Some(TokenRole::Operator), Some(TokenRole::Admin)];
-
-    #[test]
-    fn every_caller_and_every_deed() {
-        let allowed = AllowedNetworks::new(["10.0.0.0/8"]).expect("valid");
-        let inside: IpAddr = "10.1.2.3".parse().expect("an address");
-        let places = [Some(inside), Some("192.0.2.1".parse().expect("an address")), None];
-        assert_eq!(RIGHTS.map(|(deed, ..)| deed), Deed::ALL, "every deed has its row");
-        let mut seen = 0;
-        for (deed, elsewhere, required) in RIGHTS {
-            for (column, token) in TOKENS.into_iter().enumerate() {
-                for (ip, require_token) in places.iter().flat_map(|ip| [(*ip, false), (*ip, true)]) {
-                    let policy = Policy { allowed: allowed.clone(), require_token };
-                    let expected = match (require_token, ip == Some(inside)) {
-                        (true, _) => required.as_bytes()[column] == b'y',
-                        (false, true) => true,
-                        (false, false) => elsewhere.as_bytes()[column] == b'y',
-                    };
-                    let answer = permits(deed, &Caller { ip, token }, &policy);
-                    let denied = Denied { deed, shown: token, token_only: require_token };
-                    let expected = if expected { Ok(()) } else { Err(denied) };
-                    assert_eq!(answer, expected, "{deed:?} {token:?} {ip:?} {require_token}");
-                    seen += 1;
-                }
-            }
-        }
-        assert_eq!(seen, Deed::ALL.len() * 5 * 3 * 2);
-    }
-
-    #[test]
-    fn a_denial_says_what_would_help_and_nothing_else() {
-        let policy =
-            |require_token| Policy { allowed: AllowedNetworks::new(["10.0.0.0/8"]).expect("valid"), require_token };
-        let check = |deed, token, require_token, text: &str| {
-            let ip = Some("192.0.2.1".parse().expect("an address"));
-            let denied = permits(deed, &Caller { ip, token }, &policy(require_token)).expect_err(text);
-            assert_eq!(denied.to_string(), text);
-        };
-        let text = "changing the registry needs an address in an allowed network, or a token of role admin or operator";
-        check(Deed::ChangeRegistry, None, false, text);
-        let text = "storing a disk key needs a token of role admin or operator or machine";
-        check(Deed::PutKey, None, true, text);
-        let text = "managing tokens needs a token of role admin; the token shown has role operator";
-        check(Deed::ManageTokens, Some(TokenRole::Operator), true, text);
-    }
-
-    #[test]
-    fn roles_have_one_word_each() {
-        use serde::{Deserialize as _, de::IntoDeserializer as _, de::value::Error};
-        let words = TokenRole::ALL.map(TokenRole::as_str);
-        assert_eq!(words, ["admin", "operator", "machine", "read"]);
-        for (role, word) in TokenRole::ALL.into_iter().zip(words) {
-            assert_eq!(word.parse(), Ok(role));
-            assert_eq!(role.to_string(), word);
-            let read: Result<TokenRole, Error> = TokenRole::deserialize(word.into_deserializer());
-            assert_eq!(read, Ok(role));
-        }
-        for bad in ["", "Admin", "admin ", "root"] {
-            let error = bad.parse::<TokenRole>().expect_err(bad).to_string();
-            assert_eq!(error, format!("{bad:?} is no role of a token; roles are admin, operator, machine, read"));
-            let read: Result<TokenRole, Error> = TokenRole::deserialize(bad.into_deserializer());
-            assert!(read.is_err(), "{bad:?}");
-        }
     }
 }

@@ -58,7 +58,7 @@ impl Actor {
 }
 
 /// What a change is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Category {
     /// IPAM configuration.
     Ipam,
@@ -76,10 +76,18 @@ pub enum Category {
     Cluster,
     /// Repair and reboot queues, incidents.
     Repair,
+    /// A word of another service, shown as it is. Never written by this one.
+    Other(Box<str>),
 }
 
 impl Category {
-    /// Every category.
+    /// The category of a stored word.
+    pub fn stored(word: &str) -> Category {
+        let known = Category::ALL.into_iter().find(|category| category.as_str() == word);
+        known.unwrap_or_else(|| Category::Other(word.into()))
+    }
+
+    /// Every category this service writes.
     pub const ALL: [Category; 8] = [
         Category::Ipam,
         Category::Dhcp,
@@ -92,7 +100,7 @@ impl Category {
     ];
 
     /// The word for it.
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Category::Ipam => "ipam",
             Category::Dhcp => "dhcp",
@@ -102,6 +110,7 @@ impl Category {
             Category::Nodes => "nodes",
             Category::Cluster => "cluster",
             Category::Repair => "repair",
+            Category::Other(word) => word,
         }
     }
 }
@@ -141,6 +150,11 @@ mod tests {
     fn words_are_distinct() {
         let words: std::collections::HashSet<_> = Category::ALL.iter().map(|c| c.as_str()).collect();
         assert_eq!(words.len(), Category::ALL.len());
+        for word in ["machines", "image", "assets", "ignition", "ipxe", ""] {
+            let category = Category::stored(word);
+            assert_eq!(category.as_str(), word);
+            assert_eq!(matches!(category, Category::Other(_)), word != "machines", "{word}");
+        }
         let words: std::collections::HashSet<_> = Known::ALL.iter().map(|k| k.as_str()).collect();
         assert_eq!(words.len(), Known::ALL.len());
     }

@@ -69,7 +69,7 @@ pub fn check_registry<'a>(
     let mut boots: BTreeMap<Rack, &Serial> = BTreeMap::new();
     for machine in machines {
         let second = machine.serial.clone();
-        for address in machine.ipv4().chain([machine.bmc.nic.address]) {
+        for address in machine.ipv4().chain(machine.bmc.address()) {
             if let Some(first) = by_address.insert(address, &machine.serial) {
                 found.push(Inconsistency::SharedAddress { address, first: first.clone(), second: second.clone() });
             }

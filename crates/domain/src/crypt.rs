@@ -39,6 +39,16 @@ impl DiskPath {
         Ok(DiskPath(text))
     }
 
+    /// Keeps the name of a disk that has a key in the store. Only what would leave its place among the keys of the machine is refused.
+    pub fn stored(text: impl Into<String>) -> Result<DiskPath, DiskPathError> {
+        let text = text.into();
+        match text.as_str() {
+            "" => Err(DiskPathError::Empty),
+            name if name.contains('/') => Err(DiskPathError::Character(text)),
+            _ => Ok(DiskPath(text)),
+        }
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

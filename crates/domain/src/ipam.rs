@@ -4,9 +4,13 @@
 //! G2 (no two machines share an address) rests on three facts checked here: indices fit into a block, blocks of different racks
 //! do not overlap, and the two pools do not overlap.
 
+mod stored;
+
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+
+pub use stored::StoredIpam;
 
 use crate::{
     limits,
@@ -222,6 +226,24 @@ impl IpamConfig {
             return Err(IpamError::Overlap { node: node.net, bmc: bmc.net });
         }
         Ok(IpamConfig { max_nodes_in_rack, node, node_ip_per_node, node_index_offset, bmc })
+    }
+
+    /// What somebody would write to get this configuration.
+    pub fn input(&self) -> IpamInput {
+        let pool = |Pool { net, offset, range_size, range_mask, gateway_offset }: &Pool| PoolInput {
+            pool: net.to_string(),
+            offset: offset.map(|offset| offset.to_string()),
+            range_size: *range_size,
+            range_mask: u32::from(*range_mask),
+            gateway_offset: Some(*gateway_offset),
+        };
+        IpamInput {
+            max_nodes_in_rack: self.max_nodes_in_rack,
+            node: pool(&self.node),
+            node_ip_per_node: self.node_ip_per_node,
+            node_index_offset: self.node_index_offset,
+            bmc: pool(&self.bmc),
+        }
     }
 
     /// Most machines in a rack, not counting the boot machine.

@@ -12,6 +12,9 @@ pub const BMC_TYPE_BYTES_MAX: usize = 255;
 /// Most labels of one machine. Keeps one record far below the largest value the store takes.
 pub const LABELS_MAX: usize = 256;
 
+/// Characters of one remark about a value that was taken over. The value itself has no bound but that of a record.
+pub const TAKEOVER_REMARK_CHARS_MAX: usize = 200;
+
 /// Most addresses of one machine. A rack switch has no more ports for one server, and every address costs index memory.
 pub const IP_PER_NODE_MAX: u32 = 64;
 
@@ -23,6 +26,9 @@ pub const QUERY_LABELS_MAX: usize = 1_000;
 
 /// Most DNS servers in one DHCP answer: option 6 holds 63 addresses.
 pub const DNS_SERVERS_MAX: usize = 63;
+
+/// Longest DHCP lease, in minutes: its seconds have 32 bits in an answer. Longer ones may have been stored by an older service.
+pub const LEASE_MINUTES_MAX: u32 = u32::MAX / 60;
 
 /// Longest name of a disk in bytes: one segment of a URL and of a key.
 pub const DISK_PATH_BYTES_MAX: usize = 255;
@@ -52,6 +58,10 @@ pub const POWER_BACKOFF_STEPS: u32 = 5;
 
 /// How long clearing up after a failure may take before it is given up.
 pub const CLEAR_UP_MAX: std::time::Duration = std::time::Duration::from_secs(10 * 60);
+
+/// How long after its last call a silent ramdisk that had something to do is asked again before its machine loses its power. Longer than
+/// a network that is being repaired by itself takes, and several calls of a ramdisk.
+pub const SILENT_RAMDISK_MAX: std::time::Duration = std::time::Duration::from_secs(10 * 60);
 
 /// A ramdisk calls every few seconds; its call is written down this often.
 pub const HEARTBEAT_RECORD_EVERY: std::time::Duration = std::time::Duration::from_secs(60);

@@ -46,17 +46,23 @@ impl Labels {
         Ok(Labels(labels.into_iter().collect()))
     }
 
+    /// Keeps labels that are in the store already, however many and whatever they are.
+    pub fn stored<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> Labels {
+        let word = |(name, value): (N, V)| (LabelName::stored(name), LabelValue::stored(value));
+        Labels(pairs.into_iter().map(word).collect::<std::collections::BTreeMap<_, _>>().into_iter().collect())
+    }
+
     /// The value of a label.
     pub fn find(&self, name: &str) -> Option<&LabelValue> {
         self.0.iter().find(|(n, _)| n.as_str() == name).map(|(_, v)| v)
     }
 
-    /// The same labels with one set.
+    /// The same labels with one set. A machine that was taken over with too many may have values changed, but gets no more.
     pub fn with(&self, name: LabelName, value: LabelValue) -> Result<Labels, LabelsError> {
         let mut labels: Vec<_> = self.0.iter().filter(|(n, _)| *n != name).cloned().collect();
         labels.push((name, value));
         labels.sort_unstable();
-        if labels.len() > limits::LABELS_MAX {
+        if labels.len() > limits::LABELS_MAX && labels.len() > self.0.len() {
             return Err(LabelsError::TooMany(labels.len()));
         }
         Ok(Labels(labels.into()))
@@ -188,8 +194,15 @@ pub(crate) fn netmask(maskbits: u8) -> Ipv4Addr {
 pub struct Bmc {
     /// How it is spoken to.
     pub kind: BmcType,
-    /// Its network interface.
+    /// Its network interface. Unspecified (`0.0.0.0`) where the older service stored no address.
     pub nic: Nic,
+}
+
+impl Bmc {
+    /// Where the controller answers, if anybody knows.
+    pub fn address(&self) -> Option<Ipv4Addr> {
+        Some(self.nic.address).filter(|address| !address.is_unspecified())
+    }
 }
 
 /// Where a machine is in its life.
@@ -221,7 +234,7 @@ pub struct Machine {
     pub index_in_rack: u32,
     /// What it is for.
     pub role: Role,
-    /// Its interfaces, in order; at least one.
+    /// Its interfaces, in order. At least one, unless the older service could not compute an address and stored none.
     pub nics: Box<[Nic]>,
     /// Its controller.
     pub bmc: Bmc,
@@ -312,6 +325,10 @@ mod tests {
         let full = Labels::new((0..256).map(|n| (format!("n{n}"), "v"))).expect("as many as allowed");
         assert!(full.with(name("n7"), LabelValue::new("w").expect("a value")).is_ok(), "replacing is not adding");
         assert!(full.with(name("one-more"), LabelValue::new("w").expect("a value")).is_err());
+        let over = Labels::stored((0..300).map(|n| (format!("n{n}"), "v")));
+        assert!(over.with(name("n7"), LabelValue::new("w").expect("a value")).is_ok(), "what is there can be changed");
+        assert!(over.with(name("one-more"), LabelValue::new("w").expect("a value")).is_err());
+        assert_eq!(over.without(&name("n7")).map(|left| left.pairs().len()), Some(299));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Registering machines: which index each one gets, hence which addresses, or why none of them is registered (G3).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::Ipv4Addr,
+};
 
 use jiff::Timestamp;
 
 use crate::{
-    ipam::{AddressError, IpamConfig, OutsidePool},
+    ipam::{AddressError, IpamConfig, IpamError, OutsidePool},
     lifecycle::HealthState,
     machine::{Bmc, Machine, NewMachine, Rack, Status},
     time::Moment,
@@ -43,6 +46,22 @@ pub enum RegistrationRefusal {
     /// There is nothing to compute addresses from.
     #[error("IPAMConfig is not set")]
     IpamNotSet,
+    /// An older service stored it, and addresses computed from it could belong to two machines.
+    #[error(
+        "the stored IPAM configuration cannot be used: {0}; put one that can (sabactl ipam set), machines that are registered \
+         keep their addresses"
+    )]
+    IpamUnusable(IpamError),
+    /// A machine that was registered under another configuration has the address (G2).
+    #[error("{serial} would get the address {address}, which {holder} has; remove {holder} first, or use another rack")]
+    AddressTaken {
+        /// Who would get it.
+        serial: Serial,
+        /// The address.
+        address: Ipv4Addr,
+        /// Who has it.
+        holder: Serial,
+    },
     /// A rack has one boot machine.
     #[error("rack {rack} already has a boot machine; {serial} cannot be another")]
     BootTaken {
@@ -122,6 +141,23 @@ pub fn plan_registration(
     let outside_pool = machines.iter().filter(leaves_pool).map(|machine| machine.rack).collect();
     let indices = racks.into_iter().map(|(rack, indices)| (rack, indices.order)).collect();
     Ok(Registration { machines, indices, outside_pool })
+}
+
+/// Refuses machines whose addresses somebody has. Under one valid configuration that cannot happen; it can where the machines of an older
+/// service were given theirs by a configuration that had to be replaced.
+pub fn check_addresses(
+    registration: &Registration,
+    holder: impl Fn(Ipv4Addr) -> Option<Serial>,
+) -> Result<(), RegistrationRefusal> {
+    for machine in &registration.machines {
+        for address in machine.ipv4().chain(machine.bmc.address()) {
+            if let Some(holder) = holder(address) {
+                let serial = machine.serial.clone();
+                return Err(RegistrationRefusal::AddressTaken { serial, address, holder });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The index list of a rack after a machine left it.

@@ -1,5 +1,5 @@
 //! The short texts machines are described with: serial, role, label names and values, BMC type. Each is a type of its own, so
-//! that a checked text is never confused with an unchecked one or with another kind.
+//! that a checked text is never confused with another kind. `new` judges input. `stored` keeps what a store already holds.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
@@ -9,17 +9,28 @@ use crate::limits;
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident, $error:ty, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(into = "String")]
         pub struct $name(Arc<str>);
 
         impl $name {
             /// Checks the text and keeps it.
             pub fn new(text: impl AsRef<str>) -> Result<Self, $error> {
-                let text = text.as_ref();
+                let word = $name::stored(text);
+                word.judge()?;
+                Ok(word)
+            }
+
+            /// Keeps a text that is in the store already, or names something that may be. An older service had fewer rules, and what
+            /// it stored is there whether we like it or not: [`judge`](Self::judge) tells whether input would be refused.
+            pub fn stored(text: impl AsRef<str>) -> Self {
+                $name(Arc::from(text.as_ref()))
+            }
+
+            /// Whether [`new`](Self::new) takes this text.
+            pub fn judge(&self) -> Result<(), $error> {
                 let check: fn(&str) -> Result<(), $error> = $check;
-                check(text)?;
-                Ok($name(Arc::from(text)))
+                check(&self.0)
             }
 
             /// The text.
@@ -39,6 +50,14 @@ macro_rules! word {
             type Error = $error;
             fn try_from(text: String) -> Result<Self, $error> {
                 $name::new(text)
+            }
+        }
+
+        /// Only records of the store are read this way; input comes as text and is judged.
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                Ok($name::stored(text))
             }
         }
 

@@ -266,13 +266,31 @@ fn unsupported<'a, T: 'a>(what: &str) -> BmcFuture<'a, T> {
     Box::pin(async { Err(error) })
 }
 
+/// What came of asking a ramdisk to start a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepStart {
+    /// It was taken. It may have ended already.
+    Taken {
+        /// The ramdisk's own name for it; `None`: the step alone names it.
+        command: Option<String>,
+        /// How far it is.
+        state: TaskState,
+    },
+    /// The ramdisk runs another command, and nothing was begun; what it says.
+    Busy(String),
+}
+
 /// The temporary operating system on the machine, which runs steps in band and calls back when it is done.
 pub trait Ramdisk: Send + Sync {
-    /// Starts a step, named by interface, dot, name. It goes on after the answer; the ramdisk calls back when it ended.
-    fn start(&self, step: &str, args: &Args) -> BmcFuture<'_, ()>;
+    /// Starts a step, named by interface, dot, name. It goes on after the answer; the ramdisk calls back when it ended. `again`: somebody
+    /// may have started it before without living to note the answer; if it runs, that is what was wanted.
+    fn start(&self, step: &str, args: &Args, again: bool) -> BmcFuture<'_, StepStart>;
 
-    /// How the last started step went; `None`: none was started since it booted.
-    fn status(&self) -> BmcFuture<'_, Option<(String, TaskState)>>;
+    /// How a step goes that was started, by the ramdisk's name for it where it gave one; `None`: it was not started since it booted.
+    fn status(&self, step: &str, command: Option<&str>) -> BmcFuture<'_, Option<TaskState>>;
+
+    /// What it runs at the moment, for people; `None`: nothing.
+    fn running(&self) -> BmcFuture<'_, Option<String>>;
 
     /// What it offers; `None`: what its driver says it does.
     fn offer(&self) -> BmcFuture<'_, Option<Offer>> {

@@ -21,5 +21,5 @@ pub mod registry;
 pub mod simulated;
 
 pub use api::{
-    Bmc, BmcFuture, Driver, DriverError, Finished, Ramdisk, Secret, Settings, StepOutcome, TaskId, TaskState,
+    Bmc, BmcFuture, Driver, DriverError, Finished, Ramdisk, Secret, Settings, StepOutcome, StepStart, TaskId, TaskState,
 };

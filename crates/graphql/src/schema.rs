@@ -149,11 +149,7 @@ impl Mutation {
         if request.change_failed.load(Ordering::Relaxed) {
             return Err(change_error("not tried, because a change before it failed".to_owned(), &serial, "NOT_TRIED"));
         }
-        // What is no serial is no machine's.
-        let done = match Serial::new(&serial.0) {
-            Ok(serial) => machines.set_state(actor, &serial, state.0, Force::No).await,
-            Err(_) => Err(ServiceError::NotFound),
-        };
+        let done = machines.set_state(actor, &Serial::stored(&serial.0), state.0, Force::No).await;
         let machine = done.map_err(|error| state_error(request, &serial, error))?;
         Ok(One::status(machine.status))
     }

@@ -87,7 +87,7 @@ impl From<Error> for Failure {
 }
 
 const NAME_THE_API: &str =
-    "Is the server running, and its provisioning API on? It usually is on port 6385 of the host of --server.
+    "Is the server running, and its provisioning API on? It is on an https:// --server, and usually on port 6385 of its host.
 Name another address with --ironic-server or SABAKAN_IRONIC_SERVER.";
 
 /// The exit code for an HTTP status that is no success.
@@ -169,7 +169,8 @@ mod tests {
     use super::*;
 
     fn api(status: u16, kind: Option<ErrorKind>) -> Error {
-        let json = ErrorJson { error: "text".into(), request_id: "r1".into(), status, kind, problems: Vec::new() };
+        let (error, request_id) = ("text".into(), "r1".into());
+        let json = ErrorJson { error, request_id, status, kind, problems: Vec::new(), fits: None };
         Error::Api { status, reason_phrase: "Phrase".into(), body: ApiBody::Json(json) }
     }
 

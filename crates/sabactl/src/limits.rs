@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Machines registered by one request, unless the caller says otherwise: few enough that a refusal is about something a
-/// person can overlook. A server on an etcd with default limits takes about sixty; its refusal says so.
+/// person can overlook. A server whose store takes fewer says how many, and that many are sent then.
 pub const BATCH_MACHINES: u32 = 1000;
 
 /// Most bytes of an input file. A million machines; more is a mistake, such as a device that never ends.

@@ -29,7 +29,8 @@ pub enum Command {
     /// Register machines
     ///
     /// A file of up to --batch-size machines is one request: all of them are registered or none. Larger files are sent in
-    /// batches, each of them all or nothing; the whole file is checked before the first is sent.
+    /// batches, each of them all or nothing; the whole file is checked before the first is sent. Without --batch-size, a server
+    /// that takes fewer machines at once is sent as many as it says.
     #[command(after_help = create::EXAMPLE)]
     Create(create::Create),
     /// Show the machines that match all conditions

@@ -15,7 +15,7 @@ mod wait;
 mod watch;
 mod words;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use clap::Subcommand;
 use jiff::SignedDuration;
@@ -39,7 +39,8 @@ With several nodes it is the code of the first one that did not succeed.";
 
 #[derive(Debug, clap::Args)]
 pub struct Nodes {
-    /// URL of the provisioning API; without it the host of --server, port 6385
+    /// URL of the provisioning API. Without it --server itself if that is https://, otherwise port 6385 of its host: https://,
+    /// unless that is this host
     #[arg(long, global = true, value_name = "URL", env = "SABAKAN_IRONIC_SERVER", hide_env_values = true)]
     ironic_server: Option<String>,
     #[command(subcommand)]
@@ -137,16 +138,28 @@ impl Nodes {
     }
 }
 
-/// The usual address of the provisioning API of a server.
+/// The usual address of the provisioning API of a server. Its own port speaks TLS where other hosts reach it.
 fn derived(server: &str) -> String {
-    let Some((_, rest)) = server.split_once("://") else { return server.to_owned() };
+    let Some((scheme, rest)) = server.split_once("://") else { return server.to_owned() };
+    if scheme == "https" {
+        return server.to_owned();
+    }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     // The last colon begins the port, unless it is inside the brackets of an IPv6 address.
     let host = match authority.rfind(':') {
         Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
         _ => authority,
     };
-    format!("http://{host}:{DEFAULT_PORT}")
+    let scheme = if is_this_host(host) { "http" } else { "https" };
+    format!("{scheme}://{host}:{DEFAULT_PORT}")
+}
+
+fn is_this_host(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match address.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
 }
 
 const DEFAULT_PORT: u16 = 6385;

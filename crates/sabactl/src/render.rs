@@ -218,25 +218,41 @@ fn table(machines: &[MachineJson]) -> Table {
 }
 
 fn table_row(machine: &MachineJson) -> [String; 10] {
-    let MachineJson { spec, status, .. } = machine;
+    let MachineJson { spec, status, takeover, .. } = machine;
     let ipv4 = match spec.ipv4.as_slice() {
         [] => String::new(),
         [only] => only.clone(),
         [first, more @ ..] => format!("{first} +{}", more.len()),
     };
     let labels = spec.labels.iter().flatten().map(|(name, value)| format!("{name}={value}"));
+    // What the older service stored and input would refuse stands first: it waits for somebody.
+    let remarks = takeover.iter().map(|remark| format!("[takeover: {remark}]"));
     [
-        spec.serial.clone(),
+        cell(&spec.serial),
         spec.rack.to_string(),
         spec.index_in_rack.to_string(),
-        spec.role.clone(),
+        cell(&spec.role),
         status.state.clone(),
         human_duration(status.duration),
         ipv4,
         spec.bmc.ipv4.clone(),
-        spec.bmc.kind.clone(),
-        labels.collect::<Vec<_>>().join(" "),
+        cell(&spec.bmc.kind),
+        remarks.chain(labels).collect::<Vec<_>>().join(" "),
     ]
+}
+
+/// The longest text of a column that is not broken into lines: that of a label, which is longer than any serial in use.
+const CELL_CHARS_MAX: usize = 63;
+
+/// A text for a table. The older service did not bound it, and took characters that move the cursor.
+fn cell(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut chars = text.chars().map(shown);
+    let mut cell: String = chars.by_ref().take(CELL_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        cell.push('…');
+    }
+    cell
 }
 
 /// The two largest units of a duration: what one wants to know about "since when".

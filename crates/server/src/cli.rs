@@ -11,7 +11,7 @@ use sabakan_wire::flags::double_dashes;
 
 use crate::{
     config::{self, Flags, ServerConfig},
-    demo, keys, logging, maintenance, reference, run,
+    demo, http, keys, logging, maintenance, reference, run,
 };
 
 /// Looks after every physical server of a data centre, from racking to scrapping.
@@ -83,6 +83,10 @@ enum StoreCommand {
         /// The file to write; `-` is the standard output
         #[arg(long, default_value = "-")]
         out: PathBuf,
+        /// Of a damaged data file, write what is readable and list the rest, also in `<FILE>.salvage.json`. Exit code 3 when
+        /// something is lost
+        #[arg(long)]
+        salvage: bool,
     },
     /// Read what `export` wrote into an empty store
     Import {
@@ -136,7 +140,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             let config = load(cli.flags)?;
             match command {
                 StoreCommand::Check => maintenance::check(&config),
-                StoreCommand::Export { out } => maintenance::export(&config, &out),
+                StoreCommand::Export { out, salvage: true } => maintenance::salvage(&config, &out),
+                StoreCommand::Export { out, salvage: false } => maintenance::export(&config, &out),
                 StoreCommand::Import { input } => maintenance::import(&config, &input),
             }
         }
@@ -179,9 +184,10 @@ pub(crate) fn load(flags: Flags) -> anyhow::Result<ServerConfig> {
     Ok(ServerConfig::load(flags, &|name| std::env::var(name).ok())?)
 }
 
-/// What has to be set once in a process that serves: where logs go, and which cryptography TLS uses.
+/// What has to be set once in a process that serves: where logs go, how many files may be open, and which cryptography TLS uses.
 pub(crate) fn prepare(config: &ServerConfig) -> anyhow::Result<()> {
     logging::init(&config.log, || SystemClock.now())?;
+    http::raise_open_files();
     // Fails only when it was set before, which is as good.
     let _already_set = rustls::crypto::ring::default_provider().install_default();
     Ok(())

@@ -64,7 +64,7 @@ pub fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         fill(&config).await?;
         let server = run::Server::start(&config, Arc::new(SystemClock)).await?;
         let address = *server.http.first().context("--http is empty; the demo needs one address")?;
-        print!("{}", welcome(address, server.https.first().copied(), server.ironic.first().copied()));
+        print!("{}", welcome(address, server.https.first().copied(), server.ironic_urls.first()));
         signals.received().await;
         server.stop().await;
         Ok(ExitCode::SUCCESS)
@@ -117,7 +117,7 @@ async fn fill(config: &ServerConfig) -> anyhow::Result<()> {
     let by = By { actor: Actor::internal("demo"), host: run::host_name(), now: SystemClock.now() };
     repo::schema::prepare(&store, &keys).await?;
     repo::config::put_ipam(&store, &keys, &by, &ipam()?).await?;
-    repo::machines::register(&store, &keys, &by, &racks()?, config.outside_pool).await?;
+    repo::machines::register(&store, &keys, &by, &racks()?, config.outside_pool, |_| None).await?;
     for serial in (0..2).flat_map(|rack| (FIRST_HEALTHY..=WORKERS).map(move |n| format!("demo-{rack}-{n:02}"))) {
         let serial = Serial::new(serial)?;
         repo::machines::set_state(&store, &keys, &by, &serial, HealthState::Healthy, Force::No).await?;
@@ -205,12 +205,12 @@ fn racks() -> anyhow::Result<Vec<NewMachine>> {
     Ok((0..2).flat_map(rack).collect::<Result<_, _>>()?)
 }
 
-fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<SocketAddr>) -> String {
+fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<&String>) -> String {
     let total = 2 * (WORKERS + 1);
     let server = if http.port() == 8888 { String::new() } else { format!(" --server http://{http}") };
     let https = https.map(|address| format!("  HTTPS     https://{address}  (self-signed)\n")).unwrap_or_default();
-    let nodes = ironic.map(|address| nodes(address, &server)).unwrap_or_default();
-    let ironic = ironic.map(|address| format!("  Ironic    http://{address}/v1/nodes\n")).unwrap_or_default();
+    let nodes = ironic.map(|url| nodes(url, &server)).unwrap_or_default();
+    let ironic = ironic.map(|url| format!("  Ironic    {url}/v1/nodes\n")).unwrap_or_default();
     format!(
         "\nsabakan demo: {total} machines in 2 racks, on a temporary store that goes when you press Ctrl-C\n\n\
          \u{20} API       http://{http}/api/v1/machines\n\
@@ -228,8 +228,9 @@ fn welcome(http: SocketAddr, https: Option<SocketAddr>, ironic: Option<SocketAdd
 }
 
 /// Commands that show provisioning at work.
-fn nodes(ironic: SocketAddr, server: &str) -> String {
-    let at = if ironic.port() == 6385 { server.to_owned() } else { format!(" --ironic-server http://{ironic}") };
+fn nodes(ironic: &str, server: &str) -> String {
+    let is_usual = ironic.starts_with("http://") && ironic.ends_with(":6385");
+    let at = if is_usual { server.to_owned() } else { format!(" --ironic-server {ironic}") };
     let command = |words: &str| format!("  cargo run --release -p sabactl -- nodes{at} {words}\n");
     let commands = ["manage demo-0-01 demo-0-02 demo-0-03 --wait", "provide demo-0-01 --wait", "list"];
     commands.map(command).concat()

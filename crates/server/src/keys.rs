@@ -11,6 +11,7 @@ use sabakan_service::{
 use sabakan_store::{
     StoreError,
     keys::Keys,
+    records::is_sealed_key,
     repo::{audit::By, crypts, nodes},
 };
 
@@ -39,9 +40,10 @@ pub fn rotate(config: &ServerConfig) -> anyhow::Result<ExitCode> {
         let id = ring.rotate(&config.key_file, SystemClock.now())?;
         eprintln!("new key {id}; sealing stored disk keys under it");
         note(config, &store, &id, "rotate-key").await?;
-        let resealed = reseal(config, &store, &ring).await?;
+        let (resealed, raw) = reseal(config, &store, &ring).await?;
         let secrets = reseal_nodes(config, &store, &ring).await?;
         close(store).await;
+        name_raw(&raw, "are left as they are");
         println!(
             "{resealed} disk keys and {secrets} BMC credentials are sealed under {id} now; older keys open nothing any more"
         );
@@ -68,11 +70,17 @@ pub fn forget(config: &ServerConfig, id: &str) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn reseal(config: &ServerConfig, store: &OpenStore, ring: &KeyRing) -> anyhow::Result<usize> {
+/// Seals every stored disk key under the current key. Those the older service stored raw are not touched, and named: machine and disk.
+async fn reseal(config: &ServerConfig, store: &OpenStore, ring: &KeyRing) -> anyhow::Result<(usize, Vec<String>)> {
     let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
     let (mut resealed, mut after) = (0, None);
+    let raw = std::cell::RefCell::new(Vec::new());
     loop {
         let (count, next) = crypts::reseal_page(&*store.store(), &keys, after, |serial, disk, value| {
+            if !is_sealed_key(value) {
+                raw.borrow_mut().push(format!("{serial}/{disk}"));
+                return Ok(None);
+            }
             let damaged = |error: sabakan_service::seal::SealError| StoreError::Corrupt {
                 place: format!("the key of disk {disk} of machine {serial}"),
                 reason: error.to_string(),
@@ -84,8 +92,18 @@ async fn reseal(config: &ServerConfig, store: &OpenStore, ring: &KeyRing) -> any
         resealed += count;
         match next {
             Some(next) => after = Some(next),
-            None => return Ok(resealed),
+            None => return Ok((resealed, raw.into_inner())),
         }
+    }
+}
+
+/// Tells of raw keys that a command met.
+pub(crate) fn name_raw(raw: &[String], what: &str) {
+    if !raw.is_empty() {
+        eprintln!("{} raw keys of the older service {what}; they wait to be imported:", raw.len());
+    }
+    for name in raw {
+        eprintln!("  {}", name.escape_debug());
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A library beside the program, so that tests can run a server in their own process.
 
+mod caller;
 pub mod cli;
 pub mod cluster;
 pub mod config;
@@ -20,3 +21,4 @@ pub mod repair;
 pub mod rest;
 pub mod run;
 mod status;
+mod yaml;

@@ -2,13 +2,45 @@
 
 use std::time::Duration;
 
-/// Connections at once, over all listeners. Past that, new ones wait in the kernel's queue.
-pub const CONNECTIONS_MAX: usize = 4_096;
+/// Connections at once, over all listeners, however many files the process may open: with TLS each takes some ten kilobytes.
+pub const CONNECTIONS_MAX: u64 = 8_192;
 
-/// How long a client may take to send its request headers, or stay silent between requests.
+/// Files that are kept for everything but connections of clients: the store and its watches, the key file, the log, calls of BMCs and
+/// of Kubernetes, and connections on their way out. Never more than half of what the process may open.
+pub const FILES_KEPT: u64 = 1_024;
+
+/// One of so many connections is kept for this machine and for addresses from which changes are accepted.
+pub const CONNECTIONS_RESERVE: u64 = 8;
+
+/// Connections of one address, unless the operator says otherwise. Never more than a quarter of all.
+pub const CONNECTIONS_PER_ADDRESS: u64 = 256;
+
+/// Connections that were closed to make room and are not gone yet. Past that nobody else is closed for a newcomer.
+pub const CONNECTIONS_LEAVING_MAX: usize = 64;
+
+/// How long a connection without a request is kept. Clients that poll come back every minute or two, and a client that is told to
+/// keep its connection for less than this never finds it closed.
+pub const IDLE_TIME_MAX: Duration = Duration::from_secs(190);
+
+/// How much sooner clients are told to let go of an idle connection than it is closed: a request may be on its way by then.
+pub const IDLE_TIME_SLACK: Duration = Duration::from_secs(10);
+
+/// How long a connection that is to close may stay once no request is under way and nothing is taken of the last answer.
+pub const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The same if something is still taken: the end of an answer on a slow link, or pings of somebody who does not want to go.
+pub const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often refused connections are logged. The metric counts each.
+pub const REFUSALS_LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a client may take to send its request headers, from their first byte.
 pub const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How long a TLS handshake may take.
+/// How often an HTTP/2 client is asked whether it is still there.
+pub const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a TLS handshake may take, or the answer to a ping.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How often the files of the certificate are looked at. A new one is wanted days before the old one ends; SIGHUP is for the impatient.
@@ -17,8 +49,18 @@ pub const CERTIFICATE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a client may pause while sending a body. Not the whole body: slow links are fine, silence is not.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Bytes of request bodies held at once, over all connections. Past that, large requests wait for each other.
-pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// How long a body may come as slowly as it likes. Most are one packet, and a lost one is sent again within seconds.
+pub const BODY_GRACE: Duration = Duration::from_secs(20);
+
+/// How fast a body must come on average after that: an eighth of a modem.
+pub const BODY_BYTES_PER_SECOND_MIN: u64 = 1_024;
+
+/// Bytes of request bodies held at once, over all connections. How it is shared out stands in `http::metered`; past a share, senders
+/// are told to try again.
+pub const BODIES_BYTES_MAX: u64 = 256 << 20;
+
+/// In what steps room is taken for a body that is coming. Two hundred slow ones take thirteen megabytes.
+pub const BODY_STEP_BYTES: u64 = 64 * 1024;
 
 /// A body larger than this is decoded away from the threads that serve connections.
 pub const DECODE_INLINE_MAX: usize = 256 * 1024;
@@ -62,11 +104,11 @@ pub const USER_BYTES_MAX: usize = 255;
 /// Machines serialised at once while a list is sent: about 100 KB.
 pub const MACHINES_PER_CHUNK: usize = 64;
 
-/// How long `/health` waits for the store.
-pub const HEALTH_TIME_MAX: Duration = Duration::from_secs(1);
-
 /// Event feeds at once. Each holds a watch on the store and, while it catches up, some megabytes.
 pub const FEEDS_MAX: usize = 256;
+
+/// One of so many feeds is kept for operators, and as many for callers with a token. One address without a token has half of that.
+pub const FEEDS_RESERVE: usize = 8;
 
 /// How long an event feed may be silent. Below the 30 to 60 seconds after which proxies and firewalls give up on a connection.
 pub const FEED_SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -100,14 +142,33 @@ pub const PROVISION_BYTES_MAX: usize = 1536 * 1024;
 /// Body of a cluster template: more than a value of the store holds.
 pub const TEMPLATE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Body of a cluster configuration: about 100,000 nodes.
-pub const CONFIGURATION_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Body of a cluster configuration: about 25,000 nodes with their labels, five times what Kubernetes supports.
+pub const CONFIGURATION_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Values in a cluster document in JSON: fifty for each of its nodes. Each takes up to a hundred bytes, whatever its text takes.
+pub const DOCUMENT_VALUES_MAX: usize = 1_500_000;
+
+/// A text of YAML: about 5,000 nodes with their labels. It is read at some megabytes a second, so that this also bounds the time; what
+/// is larger was written by a program, which can write JSON.
+pub const YAML_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Values in a YAML document: a configuration has about fifty for each node.
-pub const YAML_VALUES_MAX: usize = 5_000_000;
+pub const YAML_VALUES_MAX: usize = 500_000;
 
-/// Aliases in a YAML document.
+/// Levels of a YAML document. Ours have ten; JSON has at most 128.
+pub const YAML_DEPTH_MAX: usize = 64;
+
+/// Aliases, anchors and merge keys in a YAML document, of each. They are for people, who write few.
 pub const YAML_ALIASES_MAX: usize = 1_000;
+
+/// What all aliases of a YAML document stand for together, in values. This is what makes a small text a large document.
+pub const YAML_REPLAYED_MAX: usize = 50_000;
+
+/// Cluster documents that are read at once. Each takes a core for up to some seconds, and memory of several times its size.
+pub const DOCUMENTS_MAX: usize = 2;
+
+/// How long a cluster document waits for its turn. Past that its sender is told to try again.
+pub const DOCUMENT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Body of the variables of a query, or of constraints.
 pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;

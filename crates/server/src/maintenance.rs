@@ -11,12 +11,13 @@ use anyhow::{Context as _, bail};
 use sabakan_store::{
     Store, embedded,
     keys::Keys,
-    repo::consistency,
+    repo::{consistency, crypts},
     transfer::{self, Exported, Progress},
 };
 
 use crate::{
     config::{ServerConfig, StoreConfig},
+    keys::name_raw,
     run::{self, OpenStore, STORE_FILE},
 };
 
@@ -35,12 +36,19 @@ pub fn check(config: &ServerConfig) -> anyhow::Result<ExitCode> {
     }
     let report = run::block_on(async {
         let store = run::open_store(config).await?;
-        let report =
-            consistency::check(&*store.store(), &Keys::new(&config.etcd_prefix, &config.states_prefix)).await?;
+        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        let mut report = consistency::check(&*store.store(), &keys).await?;
+        let raw = crypts::list_raw(&*store.store(), &keys).await?;
+        report
+            .notes
+            .extend(raw.iter().map(|name| format!("takeover: crypts/{name} is a raw key that waits to be imported")));
         close(store).await;
         Ok(report)
     })?;
     println!("registry: {} machines read", report.machines);
+    for note in &report.notes {
+        println!("note: {note}");
+    }
     Ok(verdict(&report.problems, report.problems.len() as u64))
 }
 
@@ -62,6 +70,11 @@ pub fn export(config: &ServerConfig, out: &Path) -> anyhow::Result<ExitCode> {
     must_exist(config)?;
     let exported = run::block_on(async {
         let store = run::open_store(config).await?;
+        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        name_raw(
+            &crypts::list_raw(&*store.store(), &keys).await?,
+            "are in the export, readable for whoever has the file",
+        );
         let exported = if out == Path::new("-") {
             let mut sink = io::BufWriter::new(io::stdout());
             let exported = transfer::export(&*store.store(), &prefixes(config), &mut sink, &mut show).await?;
@@ -75,6 +88,82 @@ pub fn export(config: &ServerConfig, out: &Path) -> anyhow::Result<ExitCode> {
     })?;
     eprintln!("{} keys exported at revision {}", exported.keys, exported.revision);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Exit code of an export that had to leave something out.
+const SOMETHING_LOST: u8 = 3;
+
+/// Writes every key that is readable, whatever the file is like, and lists the rest: for people on the standard error, and as JSON
+/// beside the export. The data file is not changed.
+pub fn salvage(config: &ServerConfig, out: &Path) -> anyhow::Result<ExitCode> {
+    must_exist(config)?;
+    if config.store != StoreConfig::Embedded {
+        bail!("--salvage reads a damaged file of the embedded store; etcd repairs its own data, export without it");
+    }
+    let path = config.data_dir.join(STORE_FILE);
+    let (store, report) = embedded::EmbeddedStore::open_salvaged(&path)?;
+    let (exported, records) = run::block_on(async {
+        let exported = if out == Path::new("-") {
+            let mut sink = io::BufWriter::new(io::stdout());
+            let exported = transfer::export(&store, &prefixes(config), &mut sink, &mut show).await?;
+            sink.flush().context("cannot write to the standard output")?;
+            exported
+        } else {
+            export_to_file(&store, config, out).await?
+        };
+        let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
+        // What is left may contradict itself, or not make sense; it is exported as it is.
+        let records = consistency::check(&store, &keys).await.map(|report| report.problems);
+        store.shutdown().await;
+        Ok((exported, records.unwrap_or_else(|error| vec![error.to_string()])))
+    })?;
+    for page in &report.pages {
+        eprintln!("damaged: {}", page.reason);
+    }
+    for lost in &report.lost {
+        eprintln!("lost: {} (changed at revision {}): {}", lost.key, lost.revision, lost.reason);
+    }
+    for problem in &records {
+        eprintln!("problem: {problem}");
+    }
+    if !report.names_all {
+        eprintln!(
+            "more may be lost: neither the table nor its index is whole, and some values may be older than the last ones"
+        );
+    }
+    if out != Path::new("-") {
+        write_summary(&report, exported, &records, out)?;
+    }
+    let (keys, revision, lost) = (exported.keys, exported.revision, report.lost.len());
+    eprintln!("{keys} keys exported at revision {revision}, {lost} keys lost");
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(SOMETHING_LOST) })
+}
+
+/// The same for programs, in `<export>.salvage.json`.
+fn write_summary(
+    report: &embedded::SalvageReport,
+    exported: Exported,
+    records: &[String],
+    out: &Path,
+) -> anyhow::Result<()> {
+    let lost: Vec<_> = report
+        .lost
+        .iter()
+        .map(|lost| serde_json::json!({"key": lost.key, "revision": lost.revision.0, "reason": lost.reason}))
+        .collect();
+    let pages: Vec<_> =
+        report.pages.iter().map(|page| serde_json::json!({"page": page.page, "reason": page.reason})).collect();
+    let summary = serde_json::json!({
+        "revision": exported.revision.0,
+        "keys": exported.keys,
+        "lost": lost,
+        "lost-is-complete": report.names_all,
+        "pages": pages,
+        "problems": records,
+    });
+    let mut name = out.as_os_str().to_owned();
+    name.push(".salvage.json");
+    fs::write(&name, format!("{summary:#}\n")).with_context(|| format!("cannot write {}", Path::new(&name).display()))
 }
 
 async fn export_to_file(store: &dyn Store, config: &ServerConfig, out: &Path) -> anyhow::Result<Exported> {

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -33,6 +34,8 @@ use crate::config::ListenAddress;
 pub struct ProvisioningConfig {
     /// Addresses for the provisioning API; none if it is off.
     pub ironic: Vec<ListenAddress>,
+    /// Which of these speak TLS.
+    pub ironic_tls: IronicTls,
     /// Which driver talks to which BMC type, before the built-in table.
     pub bmc_types: Vec<BmcTypeRule>,
     /// What the site wants of the rules.
@@ -43,6 +46,57 @@ pub struct ProvisioningConfig {
     pub ipmitool: PathBuf,
     /// Simulated machines; `None`: there are none.
     pub fleet: Option<Fleet>,
+}
+
+/// Which addresses of the provisioning API speak TLS. Tokens and BMC passwords travel there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IronicTls {
+    /// Those that other hosts can reach.
+    #[default]
+    Auto,
+    /// All.
+    On,
+    /// None.
+    Off,
+}
+
+/// A word that names no such choice.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of auto, on, off")]
+pub struct UnknownIronicTls(String);
+
+impl IronicTls {
+    /// Whether an address speaks TLS.
+    pub fn is_on(self, address: &ListenAddress) -> bool {
+        match self {
+            IronicTls::Auto => !address.is_loopback(),
+            IronicTls::On => true,
+            IronicTls::Off => false,
+        }
+    }
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            IronicTls::Auto => "auto",
+            IronicTls::On => "on",
+            IronicTls::Off => "off",
+        }
+    }
+}
+
+impl FromStr for IronicTls {
+    type Err = UnknownIronicTls;
+
+    fn from_str(text: &str) -> Result<IronicTls, UnknownIronicTls> {
+        match text {
+            "auto" => Ok(IronicTls::Auto),
+            // YAML has other words for these two.
+            "on" | "true" | "yes" => Ok(IronicTls::On),
+            "off" | "false" | "no" => Ok(IronicTls::Off),
+            _ => Err(UnknownIronicTls(text.to_owned())),
+        }
+    }
 }
 
 /// The file in the data directory that tells servers apart which are called the same, as containers often are.

@@ -42,7 +42,7 @@ pub enum Page {
 pub fn page(page: Page) -> String {
     match page {
         Page::Openapi => {
-            let mut text = rest::document().to_pretty_json().expect("the document serialises");
+            let mut text = format!("{:#}", rest::document());
             text.push('\n');
             text
         }

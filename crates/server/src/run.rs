@@ -11,14 +11,15 @@ use std::{
 use anyhow::Context as _;
 use axum::{Router, middleware};
 use jiff::Timestamp;
-use sabakan_domain::access::Policy;
+use sabakan_domain::access::{CryptsAccess, Policy};
 use sabakan_service::{
     Clock, Crypts, Foundation, Nodes, Tokens,
     cluster::Cluster,
     metrics::{MeasuredStore, Metrics, Scrapes, Task},
     repair::Repairs,
     seal::{KeyRing, SharedRing},
-    tasks::{compactor, retention},
+    takeover,
+    tasks::{compactor, inspector, retention},
 };
 use sabakan_store::{
     Store,
@@ -31,7 +32,6 @@ use serde_json::json;
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
-    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -41,10 +41,10 @@ use crate::{
     cluster,
     config::{ListenAddress, ServerConfig, StoreConfig},
     graphql,
-    http::{self, Around, Listener, TlsSource},
+    http::{self, Around, BodyRoom, Connections, Door, Listener, TlsSource},
     ironic, limits,
     metrics::Scraped,
-    provisioning::{self, Provisioning},
+    provisioning::{self, Provisioning, ProvisioningConfig},
     repair,
     rest::{self, FeedRoom},
 };
@@ -61,8 +61,10 @@ pub struct Server {
     pub http: Vec<SocketAddr>,
     /// Where HTTPS is served.
     pub https: Vec<SocketAddr>,
-    /// Where the provisioning API is served.
+    /// Where the provisioning API has listeners of its own.
     pub ironic: Vec<SocketAddr>,
+    /// The same as URLs: each speaks TLS or not.
+    pub ironic_urls: Vec<String>,
     /// What provisioning offers, for tests that do without its API.
     pub nodes: Arc<Nodes>,
     /// What is known about the cluster, for tests that do without its API.
@@ -99,12 +101,26 @@ impl OpenStore {
 impl Server {
     /// Starts everything. When it returns, requests are accepted.
     pub async fn start(config: &ServerConfig, clock: Arc<dyn Clock>) -> anyhow::Result<Server> {
+        let store = open_store(config).await?;
+        Server::start_on(config, store, clock).await
+    }
+
+    /// The same on a store that is open, for tests that have it fail.
+    pub async fn start_on(config: &ServerConfig, store: OpenStore, clock: Arc<dyn Clock>) -> anyhow::Result<Server> {
         for flag in &config.without_effect {
             tracing::warn!(flag, "has no effect in this version");
         }
+        if config.crypts_access == CryptsAccess::Open {
+            tracing::warn!(
+                require_token = config.require_token,
+                "--crypts-access open gives the disk keys of every machine to whoever reaches the server (with --require-token: to \
+                 every machine token); leave it out to give them to their machine only"
+            );
+        }
         let addresses_file = config.data_dir.join(ADDRESSES_FILE);
-        let parts = Parts::open(config, clock).await?;
+        let parts = Parts::open(config, store, clock).await?;
         remove_old(&addresses_file)?;
+        takeover::log_at_start(&parts.foundation);
         let machines = parts.foundation.view.latest_known().machine_count();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         let named = config.provisioning.named(&config.data_dir, &host_name())?;
@@ -124,6 +140,7 @@ impl Server {
             http: addresses(&listeners.http)?,
             https: addresses(&listeners.https)?,
             ironic: addresses(&listeners.ironic)?,
+            ironic_urls: urls(&listeners.ironic.0)?,
             metrics: addresses(&listeners.metrics)?,
             nodes,
             cluster,
@@ -133,24 +150,22 @@ impl Server {
             tracker,
             store: parts.store.clone(),
         };
-        server.serve(listeners, &parts.metrics);
+        server.serve(listeners, &door(config, &parts.metrics));
         cluster::start(&config.cluster, &parts.foundation, &server.cluster, &server.tracker, &server.stop);
         repair::start(&config.repair, &parts.foundation, &server.repairs, &server.tracker, &server.stop);
         server.tend(config, parts);
         server.announce()?;
-        let Server { http, https, ironic, metrics, .. } = &server;
+        let Server { http, https, ironic_urls: ironic, metrics, .. } = &server;
         tracing::info!(?http, ?https, ?ironic, ?metrics, machines, "serving");
         Ok(server)
     }
 
     /// Begins to accept connections.
-    fn serve(&self, listeners: Listeners, metrics: &Metrics) {
-        let connections = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+    fn serve(&self, listeners: Listeners, door: &Arc<Door>) {
         for (sockets, router) in [listeners.http, listeners.https, listeners.ironic, listeners.metrics] {
             for listener in sockets {
-                let (connections, open) = (Arc::clone(&connections), metrics.connections.clone());
                 let (tracker, stop) = (self.tracker.clone(), self.stop.clone());
-                self.tracker.spawn(http::serve(listener, router.clone(), connections, open, tracker, stop));
+                self.tracker.spawn(http::serve(listener, router.clone(), Arc::clone(door), tracker, stop));
             }
         }
         if let Some(certificate) = listeners.certificate {
@@ -165,7 +180,8 @@ impl Server {
         let succeeded = |task| metrics.task(task, Arc::clone(&clock));
         let days = config.audit_retention_days;
         self.tracker.spawn(retention::run(foundation, days, succeeded(Task::Retention), self.stop.clone()));
-        if let OpenStore::Embedded(_) = store {
+        if let OpenStore::Embedded(store) = store {
+            self.tracker.spawn(inspector::run(store, self.stop.clone()));
             self.tracker.spawn(compactor::run(measured, succeeded(Task::Compactor), self.stop.clone()));
         }
     }
@@ -202,6 +218,8 @@ impl Server {
             "ironic": ironic.first(),
             "metrics": metrics.first(),
             "all": { "http": http, "https": https, "ironic": ironic, "metrics": metrics },
+            // The provisioning API alone may speak either.
+            "urls": { "ironic": self.ironic_urls },
         });
         let draft = self.addresses_file.with_extension("json.new");
         fs::write(&draft, format!("{content:#}\n"))
@@ -212,7 +230,7 @@ impl Server {
 
 /// Opens the file with the keys that disk keys are sealed under, or makes it, unless something in the store needs one that is lost.
 async fn open_ring(config: &ServerConfig, store: &dyn Store, keys: &Keys, now: Timestamp) -> anyhow::Result<KeyRing> {
-    if !config.key_file.exists() && (crypts::any(store, keys).await? || nodes::any_secrets(store, keys).await?) {
+    if !config.key_file.exists() && (crypts::any_sealed(store, keys).await? || nodes::any_secrets(store, keys).await?) {
         anyhow::bail!(
             "the store holds disk keys or BMC credentials, but the key file {} they are sealed under is missing; restore it, \
              or give the right --key-file. With a new one no disk could be opened",
@@ -276,8 +294,7 @@ struct Parts {
 }
 
 impl Parts {
-    async fn open(config: &ServerConfig, clock: Arc<dyn Clock>) -> anyhow::Result<Parts> {
-        let store = open_store(config).await?;
+    async fn open(config: &ServerConfig, store: OpenStore, clock: Arc<dyn Clock>) -> anyhow::Result<Parts> {
         let metrics = Arc::new(Metrics::new(config.metrics.options, env!("CARGO_PKG_VERSION")));
         metrics.declare_errors(ErrorKind::ALL.map(ErrorKind::as_str));
         let measured: Arc<dyn Store> = Arc::new(MeasuredStore::new(store.store(), Arc::clone(&metrics)));
@@ -319,8 +336,9 @@ async fn listeners(
     stop: &CancellationToken,
 ) -> anyhow::Result<Listeners> {
     let crypts = Crypts::new(Arc::clone(&parts.foundation), Arc::clone(&parts.ring));
-    let policy = Policy { allowed: config.allow_ips.clone(), require_token: config.require_token };
-    let feed_room = FeedRoom::new(config.feeds, parts.metrics.feeds.clone(), stop.clone());
+    let policy =
+        Policy { allowed: config.allow_ips.clone(), require_token: config.require_token, crypts: config.crypts_access };
+    let feed_room = FeedRoom::new(config.feeds, Arc::clone(&parts.metrics), stop.clone());
     let app = rest::App::new(
         Arc::clone(&parts.foundation),
         crypts,
@@ -332,27 +350,47 @@ async fn listeners(
     .with_unknown_parameters(config.unknown_parameters);
     let scrapes = Scrapes::new(Arc::clone(&parts.foundation), Arc::clone(&parts.metrics));
     let scraped = Scraped::new(scrapes.with_cluster(Arc::clone(cluster)).with_repairs(Arc::clone(repairs)));
-    let around =
-        |metrics, refuse_url_token| Around { id_header: config.request_id_header.clone(), metrics, refuse_url_token };
+    let around = |metrics, refuse_token| Around { id_header: config.request_id_header.clone(), metrics, refuse_token };
     let counted = || Some(Arc::clone(&parts.metrics));
     let ironic = ironic::router(ironic::App::new(provisioning, &app));
-    let ironic = layers(ironic, around(counted(), ironic::refuse_url_token));
+    let ironic = layers(ironic, around(counted(), ironic::refuse_token));
     let mut api = rest::router(app.clone()).merge(graphql::router(app.clone(), config.graphql));
     if config.metrics.listen.is_empty() {
         // Figures name machines: only to those who may list them.
         let judged = middleware::from_fn_with_state(app, rest::access::check_reader);
         api = api.merge(scraped.clone().route().layer(judged));
     }
-    let api = layers(api, around(counted(), rest::access::refuse_url_token));
-    let scraped = layers(scraped.alone(), around(None, rest::access::refuse_url_token));
-    let tls = if config.https.is_empty() { None } else { Some(http::load_tls(&tls_source(config))?) };
-    let (tls, certificate) = tls.unzip();
+    let api = layers(api, around(counted(), rest::access::refuse_token));
+    let scraped = layers(scraped.alone(), around(None, rest::access::refuse_token));
+    let ProvisioningConfig { ironic: ironic_at, ironic_tls, .. } = &config.provisioning;
+    let wants_tls = !config.https.is_empty() || ironic_at.iter().any(|address| ironic_tls.is_on(address));
+    let (tls, certificate) = wants_tls.then(|| http::load_tls(&tls_source(config))).transpose()?.unzip();
+    let secure = if ironic_at.is_empty() { api.clone() } else { ironic::beside(api.clone(), ironic.clone()) };
     Ok(Listeners {
-        http: (bind(&config.http, "http", None).await?, api.clone()),
-        https: (bind(&config.https, "https", tls).await?, api),
-        ironic: (bind(&config.provisioning.ironic, "ironic", None).await?, ironic),
-        metrics: (bind(&config.metrics.listen, "metrics", None).await?, scraped),
+        http: (bind(&config.http, "http", |_| None).await?, api),
+        https: (bind(&config.https, "https", |_| tls.clone()).await?, secure),
+        ironic: (bind(ironic_at, "ironic", |at| tls.clone().filter(|_| ironic_tls.is_on(at))).await?, ironic),
+        metrics: (bind(&config.metrics.listen, "metrics", |_| None).await?, scraped),
         certificate,
+    })
+}
+
+fn urls(listeners: &[Listener]) -> std::io::Result<Vec<String>> {
+    let url = |listener: &Listener| {
+        let scheme = if listener.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", listener.socket.local_addr()?))
+    };
+    listeners.iter().map(url).collect()
+}
+
+/// What all listeners share: a bound on each of them would leave nothing for the others.
+fn door(config: &ServerConfig, metrics: &Arc<Metrics>) -> Arc<Door> {
+    let bounds = config.connections;
+    Arc::new(Door {
+        connections: Connections::new(&bounds, http::open_files_max(), Arc::clone(metrics)),
+        bounds,
+        bodies: Arc::new(BodyRoom::new(config.bodies, Arc::clone(metrics))),
+        allowed: config.allow_ips.clone(),
     })
 }
 
@@ -362,12 +400,16 @@ fn layers(router: Router, around: Around) -> Router {
     router.layer(CatchPanicLayer::custom(http::panicked)).layer(middleware::from_fn_with_state(around, http::observe))
 }
 
-async fn bind(addresses: &[ListenAddress], what: &str, tls: Option<TlsAcceptor>) -> anyhow::Result<Vec<Listener>> {
+async fn bind(
+    addresses: &[ListenAddress],
+    what: &str,
+    tls: impl Fn(&ListenAddress) -> Option<TlsAcceptor>,
+) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         let socket = TcpListener::bind(&address.socket_addrs()[..]).await;
         let socket = socket.with_context(|| format!("cannot listen on {address} (--{what})"))?;
-        listeners.push(Listener { socket, tls: tls.clone() });
+        listeners.push(Listener { socket, tls: tls(address) });
     }
     Ok(listeners)
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use sabakan_domain::{audit::Actor, dhcp::DhcpConfig, ipam::IpamConfig};
-use sabakan_store::repo::config;
+use sabakan_domain::{
+    audit::Actor,
+    dhcp::DhcpConfig,
+    ipam::{IpamConfig, StoredIpam},
+};
+use sabakan_store::{StoreError, repo::config, view::Snapshot};
 
 use crate::{Foundation, ServiceError};
 
@@ -18,12 +22,22 @@ impl Config {
         Config { on }
     }
 
-    /// The IPAM configuration.
-    pub async fn get_ipam(&self) -> Result<Arc<IpamConfig>, ServiceError> {
-        self.on.view.read().await?.ipam().cloned().ok_or(ServiceError::NotFound)
+    /// The IPAM configuration as it is stored. "Not found" means that there is none; one that cannot be read is another error.
+    pub async fn get_ipam(&self) -> Result<Arc<StoredIpam>, ServiceError> {
+        let snapshot = self.on.view.read().await?;
+        snapshot.ipam().cloned().ok_or_else(|| self.absent(&snapshot, &self.on.keys.ipam()))
     }
 
-    /// Sets the IPAM configuration; refused once a machine is registered.
+    /// What to say of a configuration that is not in memory.
+    fn absent(&self, snapshot: &Snapshot, key: &str) -> ServiceError {
+        let Some(reason) = snapshot.unreadable().get(key) else { return ServiceError::NotFound };
+        ServiceError::Damaged {
+            text: "the stored configuration cannot be read; put another".to_owned(),
+            source: StoreError::Corrupt { place: key.to_owned(), reason: reason.clone() },
+        }
+    }
+
+    /// Sets the IPAM configuration; refused once a machine is registered, unless the present one cannot be used.
     pub async fn put_ipam(&self, actor: &Actor, config: &IpamConfig) -> Result<(), ServiceError> {
         config::put_ipam(&*self.on.store, &self.on.keys, &self.on.by(actor), config).await?;
         tracing::info!(user = actor.name, "ipam configuration set");
@@ -32,7 +46,8 @@ impl Config {
 
     /// The DHCP configuration.
     pub async fn get_dhcp(&self) -> Result<Arc<DhcpConfig>, ServiceError> {
-        self.on.view.read().await?.dhcp().cloned().ok_or(ServiceError::NotFound)
+        let snapshot = self.on.view.read().await?;
+        snapshot.dhcp().cloned().ok_or_else(|| self.absent(&snapshot, &self.on.keys.dhcp()))
     }
 
     /// Sets the DHCP configuration.

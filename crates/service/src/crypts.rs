@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sabakan_domain::{audit::Actor, crypt::DiskPath, words::Serial};
 use sabakan_store::repo::crypts::{self, StoredKey};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     Foundation, ServiceError,
@@ -69,6 +70,7 @@ impl Crypts {
 pub(crate) fn erase_record(keys: &[StoredKey]) -> String {
     let line = |key: &StoredKey| match SealedKey::from_bytes(&key.sealed) {
         Ok(sealed) => format!("{} sha256:{}", key.disk, hex::encode(sealed.sha256())),
+        Err(SealError::Raw) => format!("{} sha256:{} raw", key.disk, hex::encode(Sha256::digest(&key.sealed))),
         // Erasing must not wait for a record that can be read.
         Err(_) => format!("{} unreadable", key.disk),
     };

@@ -79,6 +79,14 @@ pub enum ServiceError {
     /// More than the store takes at once.
     #[error("{0}")]
     TooLarge(String),
+    /// More of one kind than the store takes at once; fewer would do.
+    #[error("{text}")]
+    TooManyAtOnce {
+        /// For people.
+        text: String,
+        /// How many fit, about, and not more than that.
+        fits: u64,
+    },
     /// Other writers were faster every time; trying again may work.
     #[error("too many changes at once of the same racks or machines; nothing was changed, try again")]
     Busy,
@@ -86,14 +94,20 @@ pub enum ServiceError {
     #[error("{0}; try again")]
     Crowded(&'static str),
     /// The store does not answer; trying again may work.
-    #[error("the request cannot be served at the moment; try again")]
+    #[error("the store is not available; nothing was changed, try again")]
     Unavailable(#[source] StoreError),
+    /// The store cannot make anything durable until somebody does something about it.
+    #[error("{0}")]
+    StoreRefusesWrites(StoreError),
     /// The store took the change but never answered.
-    #[error("the store did not answer in time, the change may or may not have been made; look before trying again")]
+    #[error("{}, the change may or may not have been made; look before trying again", unconfirmed(.0))]
     OutcomeUnknown(#[source] StoreError),
+    /// The older service stored the disk key without sealing it.
+    #[error(transparent)]
+    RawKey(SealError),
     /// A disk key cannot be sealed or opened.
     #[error("the disk key cannot be sealed or opened")]
-    Sealing(#[from] SealError),
+    Sealing(#[source] SealError),
     /// The file with the keys that disk keys are sealed under cannot be used.
     #[error("the key file cannot be used")]
     KeyFile(#[from] KeyRingError),
@@ -119,12 +133,32 @@ pub enum ServiceError {
     Internal(#[source] StoreError),
 }
 
+/// Why nobody knows. Only the reason of an error that is made for it is shown.
+fn unconfirmed(error: &StoreError) -> String {
+    match error {
+        StoreError::OutcomeUnknown { reason } => format!("the store did not confirm the change ({reason})"),
+        _ => "the store did not confirm the change".to_owned(),
+    }
+}
+
+impl From<SealError> for ServiceError {
+    fn from(error: SealError) -> ServiceError {
+        match error {
+            SealError::Raw => ServiceError::RawKey(error),
+            SealError::UnknownKeyId { .. } | SealError::Version(_) | SealError::Damaged(_) | SealError::Random => {
+                ServiceError::Sealing(error)
+            }
+        }
+    }
+}
+
 impl From<StoreError> for ServiceError {
     fn from(error: StoreError) -> ServiceError {
         match error {
             StoreError::Conflict { .. } => ServiceError::Busy,
             StoreError::TooLarge { .. } => ServiceError::TooLarge(error.to_string()),
             StoreError::Unavailable { .. } => ServiceError::Unavailable(error),
+            StoreError::CannotWrite { .. } => ServiceError::StoreRefusesWrites(error),
             StoreError::OutcomeUnknown { .. } => ServiceError::OutcomeUnknown(error),
             StoreError::Compacted { .. } | StoreError::Invalid { .. } | StoreError::Corrupt { .. } => {
                 ServiceError::Internal(error)
@@ -163,11 +197,17 @@ impl Refusal for AskRefusal {
     fn kind(self) -> ServiceError {
         match self {
             AskRefusal::Verb(VerbRefusal::Guard(GuardRefusal::MaintenanceConflict(_)) | VerbRefusal::PowerPending)
-            | AskRefusal::Power(PowerRefusal::Working(_) | PowerRefusal::Pending | PowerRefusal::MustStayOn)
+            | AskRefusal::Power(
+                PowerRefusal::Working(_)
+                | PowerRefusal::Pending
+                | PowerRefusal::MustStayOn
+                | PowerRefusal::RamdiskRuns { .. },
+            )
             | AskRefusal::Locked { .. } => ServiceError::Conflict(self.to_string()),
             AskRefusal::Verb(VerbRefusal::Guard(GuardRefusal::Protected { .. })) => {
                 ServiceError::Forbidden(self.to_string())
             }
+            AskRefusal::Verb(VerbRefusal::Unmet(_)) => ServiceError::Invalid(self.to_string()),
             AskRefusal::Verb(_) | AskRefusal::Power(PowerRefusal::Cleaning(_)) => {
                 ServiceError::Refused(self.to_string())
             }
@@ -338,10 +378,12 @@ impl Refusal for RegistrationRefusal {
         let text = self.to_string();
         match self {
             RegistrationRefusal::DuplicateSerial(_) | RegistrationRefusal::Address(_) => ServiceError::Invalid(text),
-            RegistrationRefusal::IpamNotSet | RegistrationRefusal::RackFull { .. } => ServiceError::Refused(text),
-            RegistrationRefusal::BootTaken { .. } | RegistrationRefusal::AlreadyRegistered(_) => {
-                ServiceError::Conflict(text)
-            }
+            RegistrationRefusal::IpamNotSet
+            | RegistrationRefusal::IpamUnusable(_)
+            | RegistrationRefusal::RackFull { .. } => ServiceError::Refused(text),
+            RegistrationRefusal::BootTaken { .. }
+            | RegistrationRefusal::AddressTaken { .. }
+            | RegistrationRefusal::AlreadyRegistered(_) => ServiceError::Conflict(text),
         }
     }
 }
@@ -374,8 +416,7 @@ mod tests {
     #[test]
     fn chains_show_every_cause_once() {
         let error = ServiceError::from(StoreError::Unavailable { reason: "no member answered".into() });
-        let expected =
-            "the request cannot be served at the moment; try again: the store is not available: no member answered";
+        let expected = "the store is not available; nothing was changed, try again: the store is not available: no member answered";
         assert_eq!(error_chain(&error), expected);
     }
 }

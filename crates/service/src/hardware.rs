@@ -114,7 +114,7 @@ impl Hardware {
             _ => agent::WITH_IMAGE,
         };
         let inspects_in_band = provision::agent::inspects(chosen, Some(driver.name()));
-        Ok(Offered { out_of_band: driver.steps(), ramdisk, inspects_in_band })
+        Ok(Offered { out_of_band: driver.steps(), ramdisk, inspects_in_band, driver: Some(driver.name()) })
     }
 
     /// Whether the ramdisk of a node is an agent that calls and is called over HTTP.
@@ -136,13 +136,14 @@ impl Hardware {
         let mut settings = Settings { machine: node.name.to_string(), ..Settings::default() };
         let rule = machine.and_then(|machine| self.rule_of(machine.bmc.kind.as_str()));
         if let Some(machine) = machine {
-            let address = machine.bmc.nic.address.to_string();
+            // 0.0.0.0 would be this server itself.
+            let address = machine.bmc.address().map(|address| Value::String(address.to_string()));
             let key = match driver.name() {
                 "redfish" => Some("redfish_address"),
                 "ipmi" => Some("ipmi_address"),
                 _ => None,
             };
-            settings.values.extend(key.map(|key| (key.to_owned(), Value::String(address))));
+            settings.values.extend(key.map(str::to_owned).zip(address));
         }
         if let Some(rule) = rule.filter(|rule| rule.driver == driver.name()) {
             settings.values.extend(rule.settings.clone());

@@ -24,6 +24,7 @@ mod recipes;
 pub mod repair;
 pub mod seal;
 mod search;
+pub mod takeover;
 pub mod tasks;
 pub mod token;
 mod tokens;
@@ -40,7 +41,7 @@ pub use config::Config;
 pub use crypts::Crypts;
 pub use error::{ServiceError, error_chain};
 pub use feed::{Change, EventStream, FeedEvent, Feeds};
-pub use health::Health;
+pub use health::{Health, HealthPart, HealthProbe, HealthProbeFuture, HealthProblem, HealthReport};
 pub use machines::Machines;
 pub use nodes::{AgentHeartbeat, Asked, BootChange, Edit, Introduced, Nodes, Shown, Verdict, Waiting, Wanted};
 pub use port_groups::ShownGroup;
@@ -58,7 +59,7 @@ use sabakan_store::{
     view::View,
 };
 pub use search::FoundMachines;
-pub use tokens::{TokenInfo, Tokens};
+pub use tokens::{RecognisedToken, TokenInfo, Tokens};
 pub use vault::Vault;
 
 /// What services work on. Each takes from it what it needs.

@@ -11,6 +11,10 @@ pub const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often the history of the embedded store is looked at.
 pub const COMPACTION_TICK: Duration = Duration::from_secs(5 * 60);
 
+/// How often the whole file of the embedded store is looked at for damage, after the look that follows each start. It reads everything,
+/// and disks rot slowly.
+pub const INSPECTION_EVERY: Duration = Duration::from_secs(24 * 3_600);
+
 /// How many ticks of history stay: an hour, for a reader that resumes after a restart or a long pause.
 pub const COMPACTION_TICKS_KEPT: usize = 12;
 
@@ -105,6 +109,9 @@ pub const ROLES_COUNTED_MAX: usize = 256;
 
 /// Racks that are counted one by one: those of 100,000 machines in racks of 28, and some.
 pub const RACKS_COUNTED_MAX: usize = 4_096;
+
+/// How long one part of the health may take to say how it is. Monitors ask often and wait little.
+pub const HEALTH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long a scrape waits for the store, and once more for the view to catch up, before it answers from what is known.
 pub const SCRAPE_STORE_TIME_MAX: Duration = Duration::from_secs(1);

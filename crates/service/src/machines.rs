@@ -11,7 +11,10 @@ use sabakan_domain::{
     time::Moment,
     words::{LabelName, LabelValue, Serial},
 };
-use sabakan_store::repo::{ChangeError, machines};
+use sabakan_store::{
+    StoreError,
+    repo::{ChangeError, machines},
+};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{FoundMachines, Foundation, ServiceError, limits, search::Searches};
@@ -35,7 +38,10 @@ impl Machines {
     pub async fn register(&self, actor: &Actor, new: &[NewMachine]) -> Result<Vec<Machine>, ServiceError> {
         let _turn = self.turn().await?;
         let on = &self.on;
-        let done = machines::register(&*on.store, &on.keys, &on.by(actor), new, on.outside_pool).await?;
+        let known = on.view.read().await?;
+        let holder = |address| known.find_by_address(address).map(|machine| machine.serial.clone());
+        let done = machines::register(&*on.store, &on.keys, &on.by(actor), new, on.outside_pool, holder).await;
+        let done = done.map_err(|error| refine_size(error, new.len()))?;
         tracing::info!(count = done.machines.len(), user = actor.name, "machines registered");
         for rack in done.outside_pool {
             tracing::warn!(%rack, "addresses of this rack are outside of their pool");
@@ -137,7 +143,48 @@ impl Machines {
     }
 }
 
+/// Says of a registration that is too large how many machines would fit.
+fn refine_size<R>(error: ChangeError<R>, machines: usize) -> ServiceError
+where
+    R: std::error::Error + 'static,
+    ServiceError: From<ChangeError<R>>,
+{
+    match error {
+        ChangeError::Store(StoreError::TooLarge { what, size, limit, hint }) if machines > 1 => {
+            let fits = registrations_that_fit(machines, size, limit);
+            let text = format!(
+                "{machines} machines at once need {size} {what} in one transaction, the store accepts {limit}: about {fits} \
+                 fit into one request{hint}"
+            );
+            ServiceError::TooManyAtOnce { text, fits }
+        }
+        error => error.into(),
+    }
+}
+
+/// Records differ in size, so a twentieth is left free.
+fn registrations_that_fit(machines: usize, size: usize, limit: usize) -> u64 {
+    let fits = (machines as u128 * limit as u128 * 19) / (size.max(1) as u128 * 20);
+    u64::try_from(fits).unwrap_or(u64::MAX).clamp(1, machines.saturating_sub(1).max(1) as u64)
+}
+
 /// The machine is there, the label is not.
 #[derive(Debug, thiserror::Error)]
 #[error("no such label")]
 struct NoSuchLabel;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_less_than_what_did_not() {
+        let check = |machines, size, limit, expected| {
+            assert_eq!(registrations_that_fit(machines, size, limit), expected, "{machines} {size} {limit}");
+        };
+        check(1_000, 3_000, 1_500, 475);
+        check(2, 1_000_001, 1_000_000, 1);
+        check(10, 1_000, 1, 1);
+        check(100, 1_001, 1_000, 94);
+    }
+}

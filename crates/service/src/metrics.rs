@@ -64,8 +64,14 @@ pub struct Metrics {
     store: store::StoreFigures,
     /// Connections that are open, over all listeners.
     pub connections: Gauge,
+    /// Connections that may be open.
+    pub connections_max: Gauge,
+    /// Bytes of request bodies that are held.
+    pub body_bytes: Gauge,
     /// Event feeds that are open.
     pub feeds: Gauge,
+    refusals: Family<(&'static str, &'static str), AtomicU64>,
+    shed: AtomicU64,
     last_success: [(&'static str, Arc<AtomicI64>); 2],
     behind: Mutex<Option<Behind>>,
 }
@@ -88,7 +94,7 @@ pub enum Task {
 impl Metrics {
     /// Nothing counted yet. `version` is the program's.
     pub fn new(options: MetricsOptions, version: &'static str) -> Metrics {
-        Metrics {
+        let metrics = Metrics {
             options,
             version,
             requests: Family::new(limits::REQUEST_SERIES_MAX),
@@ -96,10 +102,21 @@ impl Metrics {
             errors: Family::new(limits::REQUEST_SERIES_MAX),
             store: store::StoreFigures::default(),
             connections: Gauge::default(),
+            connections_max: Gauge::default(),
+            body_bytes: Gauge::default(),
+            refusals: Family::new(limits::REQUEST_SERIES_MAX),
+            shed: AtomicU64::new(0),
             feeds: Gauge::default(),
             last_success: [("compactor", Arc::default()), ("retention", Arc::default())],
             behind: Mutex::new(None),
-        }
+        };
+        metrics.declare_refusals();
+        metrics
+    }
+
+    /// An idle connection was closed to make room for another.
+    pub fn shed(&self) {
+        self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Where a task reports its successes.

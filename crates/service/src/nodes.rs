@@ -23,6 +23,7 @@ use sabakan_domain::{
         port::PortRefusal,
         power::PowerTarget,
         recipe::{self, Kind, Recipe, RecipeRefusal},
+        running,
         schedule::{self, Class, Queued, Running},
         steps::StepRequest,
         verbs::Verb,
@@ -136,7 +137,8 @@ impl Nodes {
         let machine = snapshot.find_machine(name).cloned();
         let driver = self.hardware.driver_of(&node, machine.as_deref()).ok().map(|driver| driver.name());
         let lock = snapshot.nodes().lock(name).cloned();
-        let waiting = waiting(&node, lock.as_ref(), line.get(name).copied());
+        let works = snapshot.conductors().next().is_some();
+        let waiting = waiting(&node, lock.as_ref(), line.get(name).copied(), works);
         Some(Shown { node, machine, driver, lock, waiting })
     }
 
@@ -199,6 +201,9 @@ impl Nodes {
             by: actor.name.clone(),
             at: by.now,
         };
+        // Not compared when the wish is written: the step that deletes the keys finds out what there is, and fails if that is nothing.
+        let erases = matches!(asked.verb, Verb::Provide | Verb::Deleted);
+        let has_keys = erases && nodes::has_keys(&*on.store, &on.keys, name).await?;
         let decide = |facts: &Facts| -> Result<Option<(Changed, String)>, AskRefusal> {
             check_version(facts, known)?;
             check_unlocked(facts)?;
@@ -212,8 +217,9 @@ impl Nodes {
                 (None, _) => request.steps.clone(),
             };
             let request = Request { steps, ..request.clone() };
-            let mut changed = accept::accept(&facts.node, &request, machine, offered, &self.options)?;
-            changed.node.instance_info.extend(instance.clone());
+            let mut node = facts.node.clone();
+            node.instance_info.extend(instance.clone());
+            let changed = accept::accept(&node, &request, machine, has_keys, offered, &self.options)?;
             let detail = format!("{} -> {}", facts.node.state, changed.node.state);
             Ok(Some((changed, detail)))
         };
@@ -230,11 +236,36 @@ impl Nodes {
         target: PowerTarget,
         limit: Option<SignedDuration>,
     ) -> Result<Node, ServiceError> {
+        self.change_power(actor, name, target, limit, false).await
+    }
+
+    /// Switches a machine off, also one whose ramdisk runs a command.
+    pub async fn force_power_off(
+        &self,
+        actor: &Actor,
+        name: &Serial,
+        limit: Option<SignedDuration>,
+    ) -> Result<Node, ServiceError> {
+        self.change_power(actor, name, PowerTarget::Off, limit, true).await
+    }
+
+    async fn change_power(
+        &self,
+        actor: &Actor,
+        name: &Serial,
+        target: PowerTarget,
+        limit: Option<SignedDuration>,
+        force: bool,
+    ) -> Result<Node, ServiceError> {
         let on = &self.on;
         let by = on.by(actor);
         let limit = limit.unwrap_or(if target.is_soft() { limits::SOFT_POWER_MAX } else { limits::POWER_MAX });
         let decide = |facts: &Facts| -> Result<Option<(Changed, String)>, AskRefusal> {
             check_unlocked(facts)?;
+            let forced = accept::force_power_off(&facts.node, &actor.name, by.now).filter(|_| force);
+            if let Some(changed) = forced {
+                return Ok(Some((changed, format!("{target}, forced"))));
+            }
             let changed = accept::accept_power(&facts.node, target, &actor.name, by.now, limit)?;
             Ok(Some((changed, target.as_str().to_owned())))
         };
@@ -356,8 +387,19 @@ pub(crate) fn needs_worker(node: &Node, now: Timestamp) -> bool {
     node.power.action.is_some() || !matches!(engine::next(node, now), engine::Next::Leave)
 }
 
+/// What is said of work while no server is there to do it.
+pub(crate) const NO_WORKERS: &str = "no server does provisioning work now, so that it waits; start one with --conductor, or look why none holds its lease";
+
+/// Nodes that wait for a worker although no server has any.
+pub(crate) fn stranded(snapshot: &Snapshot, now: Timestamp) -> usize {
+    if snapshot.conductors().next().is_some() {
+        return 0;
+    }
+    snapshot.nodes().stored().filter(|node| is_queued(snapshot, node, now)).count()
+}
+
 /// Why nothing happens with a node.
-fn waiting(node: &Node, lock: Option<&Lock>, ahead: Option<usize>) -> Option<Waiting> {
+fn waiting(node: &Node, lock: Option<&Lock>, ahead: Option<usize>, works: bool) -> Option<Waiting> {
     let until = node.operation.as_ref().and_then(|operation| operation.deadline);
     if let Some(lock) = lock {
         let step = node.current_step().map_or_else(|| "its power".to_owned(), |step| format!("step {}", step.key()));
@@ -367,16 +409,30 @@ fn waiting(node: &Node, lock: Option<&Lock>, ahead: Option<usize>) -> Option<Wai
     if let Some(ahead) = ahead {
         let class = Class::of(node).as_str();
         let since = node.operation.as_ref().map_or(node.since, |operation| operation.asked_at);
-        let reason = format!("waits for a free worker; {ahead} other nodes with {class} work are before it");
+        let mut reason = match works {
+            true => format!("waits for a free worker; {ahead} other nodes with {class} work are before it"),
+            false => NO_WORKERS.to_owned(),
+        };
+        if accept::can_take_back(node) {
+            reason.push_str("; `sabactl nodes abort` takes it back");
+        }
         return Some(Waiting { reason, since, until });
     }
     let wait = node.wait()?;
     let mut reason = wait.reason.clone();
-    if node.maintenance.is_some() {
+    let clears_up = node.operation.as_ref().is_some_and(|operation| operation.work.clears_up());
+    let paused = node.maintenance.is_some() && !clears_up;
+    if paused {
         // Its ramdisk may well have called: nobody would understand why nothing happens.
         reason.push_str("; in maintenance no call of its ramdisk counts and no time runs out");
     }
-    let until = until.filter(|_| node.maintenance.is_none());
+    let postponed = running::postponed(node).is_some();
+    if postponed {
+        reason
+            .push_str("; `sabactl nodes power off --force` switches it off now, and may leave its disks half written");
+    }
+    // Clearing up is not given up while a ramdisk runs a command.
+    let until = until.filter(|_| !(paused || postponed && clears_up));
     Some(Waiting { reason, since: wait.since, until })
 }
 

@@ -42,6 +42,12 @@ pub enum SealError {
         /// The missing key.
         id: KeyId,
     },
+    /// Stored by the older service, which does not seal.
+    #[error(
+        "the disk key is raw: the older service stored it without sealing it, and it must be imported before it is served; this version \
+         cannot import it, see the guide to taking over. The key is there: do not format the disk"
+    )]
+    Raw,
     /// Written by a program we do not know yet.
     #[error("the disk key is sealed in format {0}, which this version does not know; use a newer version")]
     Version(u64),

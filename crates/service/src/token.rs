@@ -6,7 +6,7 @@ use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use sabakan_domain::access::TokenRole;
+use sabakan_domain::{access::TokenRole, words::Serial};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -37,6 +37,8 @@ pub struct TokenRecordFields {
     pub name: String,
     /// What it is good for.
     pub role: TokenRole,
+    /// The machine it is bound to.
+    pub serial: Option<Serial>,
     /// SHA-256 of the secret.
     pub sha256: [u8; 32],
     /// Since when it exists.
@@ -56,12 +58,12 @@ pub struct NoRandomness(#[from] getrandom::Error);
 /// Makes a token and what is to be kept of it. The text is shown to its owner once and exists nowhere else.
 pub fn issue(
     name: impl Into<String>,
-    role: TokenRole,
+    (role, serial): (TokenRole, Option<Serial>),
     now: Timestamp,
 ) -> Result<(TokenText, TokenRecordFields), NoRandomness> {
     let text = TokenText::generate()?;
     let record =
-        TokenRecordFields { id: text.id.clone(), name: name.into(), role, sha256: text.sha256(), created: now };
+        TokenRecordFields { id: text.id.clone(), name: name.into(), role, serial, sha256: text.sha256(), created: now };
     Ok((text, record))
 }
 
@@ -129,11 +131,12 @@ impl fmt::Debug for TokenText {
 impl fmt::Debug for TokenRecordFields {
     /// Without the hash: it opens nothing, but looks like something that does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TokenRecordFields { id, name, role, sha256: _, created } = self;
+        let TokenRecordFields { id, name, role, serial, sha256: _, created } = self;
         f.debug_struct("TokenRecordFields")
             .field("id", id)
             .field("name", name)
             .field("role", role)
+            .field("serial", serial)
             .field("created", created)
             .finish_non_exhaustive()
     }
@@ -145,7 +148,7 @@ mod tests {
 
     fn issued() -> (TokenText, TokenRecordFields) {
         let now = "2026-11-15T00:00:00Z".parse().expect("a time");
-        issue("ci", TokenRole::Operator, now).expect("random bytes")
+        issue("ci", (TokenRole::Operator, None), now).expect("random bytes")
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use sabakan_domain::{access::TokenRole, audit::Actor};
+use sabakan_domain::{
+    access::{TokenGrant, TokenRole},
+    audit::Actor,
+    words::Serial,
+};
 use sabakan_store::{records::TokenRecord, repo::tokens};
 
 use crate::{
@@ -24,24 +28,49 @@ pub struct TokenInfo {
     pub record: TokenRecord,
 }
 
+/// A token that a caller showed, found and compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecognisedToken {
+    /// Names it.
+    pub id: String,
+    /// Names its holder in the audit log.
+    pub name: String,
+    /// What it is good for.
+    pub grant: TokenGrant,
+}
+
 impl Tokens {
     /// Works on a foundation.
     pub fn new(on: Arc<Foundation>) -> Tokens {
         Tokens { on }
     }
 
-    /// Makes a token. The text returned is the only place where its secret ever is.
-    pub async fn create(&self, actor: &Actor, name: &str, role: TokenRole) -> Result<TokenText, ServiceError> {
+    /// Makes a token. The text returned is the only place where its secret ever is. The machine it is bound to need not be
+    /// registered yet.
+    pub async fn create(
+        &self,
+        actor: &Actor,
+        name: &str,
+        role: TokenRole,
+        serial: Option<Serial>,
+    ) -> Result<TokenText, ServiceError> {
+        if serial.is_some() && role != TokenRole::Machine {
+            let text = format!(
+                "only a token of role machine is bound to a serial; role {role} gives the same for every machine"
+            );
+            return Err(ServiceError::Invalid(text));
+        }
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(ServiceError::Invalid(format!(
                 "the name of a token has 1 to {NAME_BYTES_MAX} printable bytes"
             )));
         }
         let on = &self.on;
-        let (text, fields) = token::issue(name, role, on.clock.now())?;
-        let TokenRecordFields { id, name, role, sha256, created } = fields;
-        let record = TokenRecord { name, role, sha256: hex::encode(sha256), created };
-        let description = format!("{} {role}", record.name);
+        let (text, fields) = token::issue(name, (role, serial), on.clock.now())?;
+        let TokenRecordFields { id, name, role, serial, sha256, created } = fields;
+        let record = TokenRecord { name, role, serial, sha256: hex::encode(sha256), created };
+        let bound = record.serial.as_ref().map(|serial| format!(" {serial}")).unwrap_or_default();
+        let description = format!("{} {role}{bound}", record.name);
         tokens::create(&*on.store, &on.keys, &on.by(actor), &id, &record.to_bytes(), &description).await?;
         tracing::info!(id, name = record.name, %role, user = actor.name, "token created");
         Ok(text)
@@ -69,17 +98,19 @@ impl Tokens {
     }
 
     /// Whose token this is; `None`: nobody's.
-    pub async fn recognise(&self, text: &str) -> Result<Option<(String, TokenRole)>, ServiceError> {
+    pub async fn recognise(&self, text: &str) -> Result<Option<RecognisedToken>, ServiceError> {
         let Ok(shown) = TokenText::parse(text) else { return Ok(None) };
         let snapshot = self.on.view.read().await?;
         let record = snapshot.find_token(shown.id()).and_then(|value| TokenRecord::from_bytes(value));
-        let Some(TokenRecord { name, role, sha256, created }) = record else { return Ok(None) };
+        let Some(TokenRecord { name, role, serial, sha256, created }) = record else { return Ok(None) };
         let mut hash = [0; 32];
         if hex::decode_to_slice(&sha256, &mut hash).is_err() {
             return Ok(None);
         }
-        let fields = TokenRecordFields { id: shown.id().to_owned(), name: name.clone(), role, sha256: hash, created };
-        Ok(shown.matches(&fields).then_some((name, role)))
+        let fields = TokenRecordFields { id: shown.id().to_owned(), name, role, serial, sha256: hash, created };
+        let matches = shown.matches(&fields);
+        let TokenRecordFields { id, name, role, serial, .. } = fields;
+        Ok(matches.then_some(RecognisedToken { id, name, grant: TokenGrant { role, serial } }))
     }
 
     /// Whether a token is there, as far as this server knows. For those who showed it a while ago and are still served.

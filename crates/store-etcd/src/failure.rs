@@ -45,7 +45,10 @@ pub fn classify(status: &Status) -> Failure {
         return known;
     }
     // etcd's own texts are constants; any other may quote an address.
-    let reason = if text.starts_with("etcdserver: ") {
+    let reason = if text == "etcdserver: mvcc: database space exceeded" {
+        "etcd's space quota is used up (mvcc: database space exceeded); compact and defragment etcd, then disarm its alarm"
+            .to_owned()
+    } else if text.starts_with("etcdserver: ") {
         text.to_owned()
     } else if status.code() == Code::DeadlineExceeded {
         "no answer came in time".to_owned()

@@ -15,6 +15,7 @@ mod messages;
 mod range;
 mod store;
 mod watch;
+mod wide;
 
 use std::{fmt, time::Duration};
 

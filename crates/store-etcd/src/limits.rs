@@ -22,6 +22,15 @@ pub const TXN_OPS_MAX: usize = 128;
 /// etcd's default `--max-request-bytes`.
 pub const REQUEST_BYTES_MAX: usize = 1536 * 1024;
 
+/// Most compares, and most writes, of one transaction, however they are nested. No request of etcd's default size holds as many.
+pub const WIDE_TXN_OPS_MAX: usize = 50_000;
+
+/// Operations of a wide transaction whose overhead is kept free of the bytes it may hold: those of one transaction of an import.
+pub const USUAL_TXN_OPS: usize = 1_000;
+
+/// How old the last acknowledged write may be for the cluster to count as writable without a try.
+pub const WRITE_PROOF_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// Of each transaction, kept free for the head key.
 pub const HEAD_OPS: usize = 1;
 

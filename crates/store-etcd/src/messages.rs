@@ -83,7 +83,7 @@ pub struct DeleteRangeRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
     pub request: Option<Request>,
 }
 
@@ -95,6 +95,8 @@ pub enum Request {
     Put(PutRequest),
     #[prost(message, tag = "3")]
     DeleteRange(DeleteRangeRequest),
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
 }
 
 impl From<Request> for RequestOp {
@@ -105,7 +107,7 @@ impl From<Request> for RequestOp {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ResponseOp {
-    #[prost(oneof = "Response", tags = "1")]
+    #[prost(oneof = "Response", tags = "1, 4")]
     pub response: Option<Response>,
 }
 
@@ -114,6 +116,8 @@ pub struct ResponseOp {
 pub enum Response {
     #[prost(message, tag = "1")]
     Range(RangeResponse),
+    #[prost(message, tag = "4")]
+    Txn(TxnResponse),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -158,6 +162,8 @@ pub struct TxnRequest {
     pub compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
     pub success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub failure: Vec<RequestOp>,
 }
 
 #[derive(Clone, PartialEq, Message)]

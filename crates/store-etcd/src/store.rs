@@ -6,7 +6,10 @@
 //! `<prefix>head`: its mod revision is the latest commit, and every watch gets an event for it. The key is ours alone: it does
 //! not show up in lists and watches, and neither counts nor vanishes when a prefix that covers it is compared or deleted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use prost::Message;
@@ -17,12 +20,13 @@ use sabakan_store::{
 
 use crate::{
     EtcdConfig,
-    cluster::{Cluster, ONCE, Patience, REPEATABLE},
+    cluster::{Cluster, ONCE, ONE_ROUND, Patience, REPEATABLE},
     failure::{Failure, Refusal},
     limits,
     messages::{self as pb, path},
     range::KeyRange,
     watch::EtcdWatch,
+    wide,
 };
 
 /// sabakan's store on an etcd cluster.
@@ -32,10 +36,12 @@ pub struct EtcdStore {
     max_txn_ops: usize,
     max_request_bytes: usize,
     limits: TxnLimits,
+    /// When etcd last acknowledged a write; `None` after one that failed.
+    wrote: Mutex<Option<Instant>>,
 }
 
-const HINT: &str = "; raise etcd's --max-txn-ops and --max-request-bytes and sabakan's --etcd-max-txn-ops and \
-                    --etcd-max-request-bytes together";
+const HINT: &str = "; raise etcd's --max-request-bytes and sabakan's --etcd-max-request-bytes together";
+const HINT_WIDTH: &str = "; raise etcd's --max-txn-ops and sabakan's --etcd-max-txn-ops together";
 const HINT_LOWER: &str = " or less; etcd itself refused it, so its --max-txn-ops or --max-request-bytes is lower than \
                           sabakan's --etcd-max-txn-ops or --etcd-max-request-bytes says";
 
@@ -44,7 +50,8 @@ impl EtcdStore {
     pub async fn connect(config: EtcdConfig) -> Result<EtcdStore, StoreError> {
         let cluster = Arc::new(Cluster::new(&config)?);
         let max_txn_ops = config.max_txn_ops.max(limits::HEAD_OPS + 1);
-        let overhead = (max_txn_ops * limits::OVERHEAD_PER_OP).min(config.max_request_bytes / 2);
+        let usual = max_txn_ops.max(limits::USUAL_TXN_OPS);
+        let overhead = (usual * limits::OVERHEAD_PER_OP).min(config.max_request_bytes / 2);
         let bytes_max = config.max_request_bytes - overhead;
         let store = EtcdStore {
             cluster,
@@ -52,11 +59,12 @@ impl EtcdStore {
             max_txn_ops,
             max_request_bytes: config.max_request_bytes,
             limits: TxnLimits {
-                ops_max: max_txn_ops - limits::HEAD_OPS,
+                ops_max: wide::capacity(max_txn_ops).min(limits::WIDE_TXN_OPS_MAX.max(max_txn_ops)) - limits::HEAD_OPS,
                 bytes_max,
                 value_bytes_max: sabakan_store::limits::VALUE_BYTES_MAX.min(bytes_max),
                 hint: HINT,
             },
+            wrote: Mutex::new(None),
         };
         let patience = Patience { repeatable: true, window: config.connect_timeout, whole_round: true };
         store.read_head(patience).await.map_err(|failure| match failure {
@@ -85,30 +93,87 @@ impl EtcdStore {
     async fn do_commit(&self, txn: Txn) -> Result<TxnOutcome, StoreError> {
         check_limits(&txn, &self.limits)?;
         let read_only = txn.then.is_empty();
-        let mut request = pb::TxnRequest {
-            compare: txn.when.into_iter().flat_map(|compare| self.compare(compare)).collect(),
-            success: txn.then.into_iter().flat_map(|op| self.op(op)).collect(),
-        };
-        // Without a read in it etcd would answer an empty transaction from whatever this member knows, however old.
-        request.success.push(if read_only { pb::Request::Range(self.head_range()).into() } else { self.head_put() });
-        let ops = request.compare.len().max(request.success.len());
+        let (request, ops) = self.txn_request(txn)?;
         let bytes = request.encoded_len();
         if bytes + limits::ENVELOPE_BYTES > self.max_request_bytes {
             let limit = self.max_request_bytes - limits::ENVELOPE_BYTES.min(self.max_request_bytes);
             return Err(StoreError::TooLarge { what: "bytes", size: bytes, limit, hint: HINT });
         }
-        let lower = |what, size| StoreError::TooLarge { what, size, limit: size - 1, hint: HINT_LOWER };
         let patience = if read_only { REPEATABLE } else { ONCE };
-        let answer: pb::TxnResponse = self.cluster.call(path::TXN, &request, patience).await.map_err(|e| match e {
-            Failure::Unanswered(reason) if !read_only => StoreError::OutcomeUnknown { reason },
+        let answer: pb::TxnResponse = match self.cluster.call(path::TXN, &request, patience).await {
+            Ok(answer) => answer,
+            // A guard did not hold; see `wide`.
+            Err(Failure::Refused(Refusal::FutureRevision)) => return Ok(TxnOutcome::Conflicted),
+            Err(failure) => return Err(self.commit_failed(failure, read_only, (ops, bytes))),
+        };
+        if !answer.succeeded {
+            return Ok(TxnOutcome::Conflicted);
+        }
+        if !wide::all_held(&answer) {
+            return Err(corrupt(b"etcd", "it wrote a transaction although one of its compares did not hold"));
+        }
+        if !read_only {
+            self.note_write(true);
+        }
+        Ok(TxnOutcome::Committed(header_revision(answer.header.as_ref())))
+    }
+
+    /// The transaction in etcd's terms, nested if it is too wide, and how many operations it has.
+    fn txn_request(&self, txn: Txn) -> Result<(pb::TxnRequest, usize), StoreError> {
+        let read_only = txn.then.is_empty();
+        let compares: Vec<_> = txn.when.into_iter().flat_map(|compare| self.compare(compare)).collect();
+        let mut writes: Vec<_> = txn.then.into_iter().flat_map(|op| self.op(op)).collect();
+        // Without a read in it etcd would answer an empty transaction from whatever this member knows, however old.
+        writes.push(if read_only { pb::Request::Range(self.head_range()).into() } else { self.head_put() });
+        let ops = compares.len().max(writes.len());
+        let request = wide::pack(compares, writes, self.max_txn_ops, &self.head);
+        let limit = self.limits.ops_max;
+        let refused = || StoreError::TooLarge { what: "operations", size: ops, limit, hint: HINT_WIDTH };
+        Ok((request.ok_or_else(refused)?, ops))
+    }
+
+    fn commit_failed(&self, failure: Failure, read_only: bool, (ops, bytes): (usize, usize)) -> StoreError {
+        let lower = |what, size| StoreError::TooLarge { what, size, limit: size - 1, hint: HINT_LOWER };
+        match failure {
             Failure::Refused(Refusal::TooManyOps) => lower("operations", ops),
             Failure::Refused(Refusal::RequestTooLarge) => lower("bytes", bytes),
-            other => other.into(),
-        })?;
-        if answer.succeeded {
-            Ok(TxnOutcome::Committed(header_revision(answer.header.as_ref())))
-        } else {
-            Ok(TxnOutcome::Conflicted)
+            other if read_only => other.into(),
+            Failure::Unanswered(reason) => {
+                self.note_write(false);
+                StoreError::OutcomeUnknown { reason }
+            }
+            other => match StoreError::from(other) {
+                StoreError::Unavailable { reason } => {
+                    self.note_write(false);
+                    StoreError::CannotWrite { reason }
+                }
+                error => error,
+            },
+        }
+    }
+
+    /// Takes down how the last write went.
+    fn note_write(&self, succeeded: bool) {
+        *self.wrote.lock().unwrap_or_else(PoisonError::into_inner) = succeeded.then(Instant::now);
+    }
+
+    /// Writes the head key, as every commit does: only that shows a majority, a quota that is not used up, and the right to write.
+    async fn do_check_writable(&self) -> Result<(), StoreError> {
+        let wrote = *self.wrote.lock().unwrap_or_else(PoisonError::into_inner);
+        if wrote.is_some_and(|at| at.elapsed() < limits::WRITE_PROOF_AGE_MAX) {
+            return Ok(());
+        }
+        let request = pb::TxnRequest { success: vec![self.head_put()], ..Default::default() };
+        // One round: whoever asks wants an answer within a second, and will ask again.
+        match self.cluster.call::<_, pb::TxnResponse>(path::TXN, &request, ONE_ROUND).await {
+            Ok(_) => {
+                self.note_write(true);
+                Ok(())
+            }
+            Err(failure) => Err(match StoreError::from(failure) {
+                StoreError::Unavailable { reason } => StoreError::CannotWrite { reason },
+                error => error,
+            }),
         }
     }
 
@@ -171,11 +236,11 @@ impl EtcdStore {
         while values.len() < keys.len() || first.is_none() {
             let part = &keys[values.len()..keys.len().min(values.len() + chunk)];
             let ranges = part.iter().map(|key| pb::RangeRequest { key: key.clone().into(), ..Default::default() });
-            let mut request = pb::TxnRequest { compare: Vec::new(), success: Vec::new() };
-            request.success = ranges.map(|range| pb::Request::Range(range).into()).collect();
+            let mut reads: Vec<_> = ranges.map(|range| pb::Request::Range(range).into()).collect();
             if part.is_empty() {
-                request.success.push(pb::Request::Range(self.head_range()).into());
+                reads.push(pb::Request::Range(self.head_range()).into());
             }
+            let request = pb::TxnRequest { success: reads, ..Default::default() };
             let answer: pb::TxnResponse = match self.cluster.call(path::TXN, &request, REPEATABLE).await {
                 Err(Failure::Refused(Refusal::AnswerTooLarge | Refusal::TooManyOps)) if part.len() > 1 => {
                     chunk = part.len() / 2;
@@ -240,7 +305,7 @@ impl EtcdStore {
             Err(failure) => return Err(failure.into()),
         }
         // The keys went without a commit of ours: say so, or a reader right behind us might still see them.
-        let request = pb::TxnRequest { compare: Vec::new(), success: vec![self.head_put()] };
+        let request = pb::TxnRequest { success: vec![self.head_put()], ..Default::default() };
         self.cluster.call::<_, pb::TxnResponse>(path::TXN, &request, REPEATABLE).await?;
         Ok(())
     }
@@ -309,6 +374,10 @@ impl Store for EtcdStore {
 
     fn limits(&self) -> TxnLimits {
         self.limits
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.do_check_writable())
     }
 }
 

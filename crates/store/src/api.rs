@@ -220,10 +220,16 @@ pub enum StoreError {
         /// What was tried and what happened; holds no address and no credential.
         reason: String,
     },
+    /// The store answers, or would, but no change can be made durable. Nothing was written.
+    #[error("the store cannot write: {reason}; nothing was changed")]
+    CannotWrite {
+        /// Why, and what to do if that is known. Callers read it: no address, no path, no credential.
+        reason: String,
+    },
     /// A write was sent and its answer never came: it may or may not have happened.
     #[error("the store did not answer in time; whether the change was made is not known: {reason}")]
     OutcomeUnknown {
-        /// What was tried and what happened.
+        /// What was tried and what happened. Callers read it: no address, no path, no credential.
         reason: String,
     },
     /// The history asked for is gone. Read the present and go on from there.
@@ -297,6 +303,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// What one transaction may hold.
     fn limits(&self) -> TxnLimits;
+
+    /// Whether a change could be made durable now; if not, the error says why. Changes nothing that anybody reads. A backend may
+    /// answer from what it learned within the last seconds, so asking often costs nothing.
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { self.latest_commit().await.map(drop) })
+    }
+
+    /// What is wrong with the stored data, if the backend found it damaged. Such a store takes no writes until somebody acts.
+    fn damage(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Refuses a transaction that exceeds `limits` or names a key twice, before it reaches a backend. Every backend calls this,

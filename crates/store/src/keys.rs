@@ -35,7 +35,7 @@ pub const KEYS: &[KeyDoc] = &[
     KeyDoc {
         pattern: "ipam",
         value: "JSON",
-        meaning: "IPAM configuration. Written only while no machine is registered.",
+        meaning: "IPAM configuration. Written only while no machine is registered, or in place of one that cannot be used.",
     },
     KeyDoc { pattern: "dhcp", value: "JSON", meaning: "DHCP configuration." },
     KeyDoc {
@@ -51,7 +51,8 @@ pub const KEYS: &[KeyDoc] = &[
     KeyDoc {
         pattern: "crypts/<serial>/<disk>",
         value: "JSON, sealed",
-        meaning: "One disk key, encrypted under a key that is not in the store.",
+        meaning: "One disk key, encrypted under a key that is not in the store. What does not begin with `{\"v\":` is a raw key of the \
+                  older service, which waits to be imported.",
     },
     KeyDoc {
         pattern: "audit/<YYYYMMDD>/<16 hex digits>",
@@ -239,6 +240,8 @@ pub(crate) enum Known<'a> {
     Chassis(&'a str),
     Lock(&'a str),
     Conductor(&'a str),
+    /// What follows `crypts/`: machine and disk.
+    Crypt(&'a str),
 }
 
 /// Something no two ports, or no two port groups, may share.
@@ -291,11 +294,13 @@ impl Keys {
         self.key("version")
     }
 
-    pub(crate) fn ipam(&self) -> String {
+    /// The address configuration.
+    pub fn ipam(&self) -> String {
         self.key("ipam")
     }
 
-    pub(crate) fn dhcp(&self) -> String {
+    /// The DHCP configuration.
+    pub fn dhcp(&self) -> String {
         self.key("dhcp")
     }
 
@@ -593,6 +598,7 @@ impl Keys {
                     "node-locks" => Some(Known::Lock(name)),
                     "conductors" => Some(Known::Conductor(name)),
                     "tokens" => Some(Known::Token(name)),
+                    "crypts" => Some(Known::Crypt(name)),
                     _ => None,
                 }
             }

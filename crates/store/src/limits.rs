@@ -85,8 +85,38 @@ pub const SWEEP_PAUSE_FACTOR: u32 = 2;
 /// Pause before compaction goes on after a step failed, for example on a full disk.
 pub const SWEEP_RETRY: Duration = Duration::from_secs(1);
 
+/// How old the last durable change may be for the store to count as writable without a try. A monitor that asks every few seconds
+/// then costs one flush in so many, and none while there are changes.
+pub const WRITE_PROOF_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// How often the writer tries by itself whether a file that could not be written can be written again.
+pub const WRITE_RETRY: Duration = Duration::from_secs(1);
+
 /// Live leases of the embedded store. One per server and worker; many more means that somebody forgets to end them.
 pub const LEASES_MAX: usize = 10_000;
+
+/// Largest data file whose pages are all looked at before a server starts on it: some 50 ms from memory. A larger one is looked at
+/// right after the start, so that a server with 100,000 machines still starts within a second.
+pub const START_CHECK_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// How long the look for damage in the background works at a time, and how long it then leaves processor and disk to others.
+pub const INSPECTION_WORK: Duration = Duration::from_millis(5);
+
+/// See `INSPECTION_WORK`: a quarter of one processor at most.
+pub const INSPECTION_PAUSE: Duration = Duration::from_millis(15);
+
+/// Steps of SQLite between two looks at the clock while it looks for damage: some 10 µs.
+pub const INSPECTION_STEPS: i32 = 200;
+
+/// Rows of which the look for damage verifies the checksum in one read transaction, so that none is open for long.
+pub const INSPECTION_ROWS: usize = 500;
+
+/// How long one look for damage may take. It reads 100 MB in a few seconds; while it looks at the structure the write-ahead log cannot be
+/// emptied.
+pub const INSPECTION_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Unreadable places of the table that are jumped over when the rest is saved. More, and nothing is left that is worth it.
+pub const SALVAGE_JUMPS_MAX: usize = 10_000;
 
 /// Problems `store check` lists before it only counts.
 pub const CHECK_PROBLEMS_MAX: usize = 100;

@@ -123,9 +123,16 @@ fn answer(request: &str, body: &[u8], state: &mut State) -> (u16, Value) {
             let all: Vec<Value> = state.commands.iter().enumerate().map(|(n, given)| told(n, given)).collect();
             (200, json!({ "commands": all }))
         }
+        ("GET", path) if path.starts_with("/v1/commands/") => {
+            let n = path.rsplit('-').next().and_then(|n| n.parse::<usize>().ok());
+            match n.and_then(|n| Some((n, state.commands.get(n)?))) {
+                Some((n, given)) => (200, told(n, given)),
+                None => (404, json!({ "faultstring": "Not found: Command Result with id not found." })),
+            }
+        }
         ("POST", "/v1/commands/") => {
             if state.commands.iter().any(|command| command.status == "RUNNING") {
-                return (409, json!({ "faultstring": "Agent is busy" }));
+                return (409, json!({ "faultstring": "Agent is busy: executing command execute_clean_step" }));
             }
             let wanted: Value = serde_json::from_slice(body).unwrap_or_default();
             let name = wanted["name"].as_str().unwrap_or_default().to_owned();
@@ -139,7 +146,7 @@ fn answer(request: &str, body: &[u8], state: &mut State) -> (u16, Value) {
     }
 }
 
-/// A command as the agent tells about it.
+/// A command as the agent tells about it: what it was given is not in it, and which step it ran only after a success.
 fn told(n: usize, given: &Given) -> Value {
     let Given { name, params, waits: _, status } = given;
     let result = match name.as_str() {
@@ -151,13 +158,15 @@ fn told(n: usize, given: &Given) -> Value {
             "hardware_manager_version": { "generic_hardware_manager": "1.2" },
         }),
         "deploy.get_deploy_steps" => json!({ "deploy_steps": {}, "hardware_manager_version": {} }),
+        "clean.execute_clean_step" => json!({ "clean_result": null, "clean_step": params["step"] }),
+        "deploy.execute_deploy_step" => json!({ "deploy_result": null, "deploy_step": params["step"] }),
         _ => json!({}),
     };
+    let result = if status == "SUCCEEDED" { result } else { Value::Null };
     json!({
-        "id": n.to_string(),
+        "id": format!("27374b5e-b051-4b84-a9e6-{n}"),
         // Without its first part, as the real one tells it.
         "command_name": name.rsplit('.').next(),
-        "command_params": params,
         "command_status": status,
         "command_error": if status == "FAILED" { json!({ "message": "it burns" }) } else { Value::Null },
         "command_result": result,

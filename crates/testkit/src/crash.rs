@@ -243,4 +243,8 @@ impl Store for CrashStore {
     fn limits(&self) -> TxnLimits {
         self.inner.limits()
     }
+
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        self.inner.check_writable()
+    }
 }

@@ -40,6 +40,8 @@ pub struct EtcdOptions {
     pub max_txn_ops: Option<u32>,
     /// Passed to etcd as it is.
     pub max_request_bytes: Option<u32>,
+    /// Passed to etcd as it is.
+    pub quota_backend_bytes: Option<u32>,
 }
 
 impl Default for EtcdOptions {
@@ -51,6 +53,7 @@ impl Default for EtcdOptions {
             auth_token_ttl: None,
             max_txn_ops: None,
             max_request_bytes: None,
+            quota_backend_bytes: None,
         }
     }
 }
@@ -197,6 +200,7 @@ impl Etcd {
                 ("auth-token-ttl", options.auth_token_ttl),
                 ("max-txn-ops", options.max_txn_ops),
                 ("max-request-bytes", options.max_request_bytes),
+                ("quota-backend-bytes", options.quota_backend_bytes),
             ];
             for (flag, value) in limits {
                 value.inspect(|value| set(flag, &value.to_string()));

@@ -5,13 +5,16 @@ pub mod agent;
 pub mod crash;
 pub mod etcd;
 pub mod fixtures;
+pub mod hostile;
 pub mod kubelab;
 pub mod kubernetes;
 pub mod lone;
+pub mod netns;
 pub mod process;
 pub mod rack;
 pub mod raw;
 pub mod server;
+pub mod silent;
 mod wait;
 
 pub use sabakan_client as client;

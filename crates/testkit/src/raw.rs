@@ -2,11 +2,12 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{IpAddr, SocketAddr, TcpStream},
     time::Duration,
 };
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 /// An answer.
 #[derive(Debug, Clone)]
@@ -39,7 +40,22 @@ impl Answer {
 
 /// Sends one request and reads the answer to its end. HTTP/1.0, so that the body comes as it is.
 pub fn request(url: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-    let mut stream = connect(url);
+    exchange(connect(url), method, path, headers, body)
+}
+
+/// The same from another address of this host, such as any of 127.0.0.0/8.
+pub fn request_from(
+    source: IpAddr,
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    exchange(connect_from(source, url), method, path, headers, body)
+}
+
+fn exchange(mut stream: TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -55,6 +71,21 @@ pub fn request(url: &str, method: &str, path: &str, headers: &[(&str, &str)], bo
 pub fn connect(url: &str) -> TcpStream {
     let address = url.trim_start_matches("http://");
     let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    stream
+}
+
+/// The same from another address of this host.
+pub fn connect_from(source: IpAddr, url: &str) -> TcpStream {
+    let address = url.trim_start_matches("http://").parse().expect("an address and a port");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    let connecting = async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        socket.connect(address).await?.into_std()
+    };
+    let stream = runtime.block_on(connecting).unwrap_or_else(|error| panic!("{source} to {address}: {error}"));
+    stream.set_nonblocking(false).expect("blocking");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     stream
 }

@@ -5,14 +5,18 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use sabakan::{
     cluster::ClusterConfig,
     config::{EtcdSettings, GraphqlConfig, MetricsConfig, ServerConfig, StoreConfig},
+    http::{BodyBounds, ConnectionBounds},
     logging::LogConfig,
     provisioning::ProvisioningConfig,
     repair::RepairConfig,
     rest::FeedBounds,
-    run::Server,
+    run::{OpenStore, Server, open_store},
 };
 use sabakan_client::Client;
-use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
+use sabakan_domain::{
+    access::{AllowedNetworks, CryptsAccess},
+    ipam::OutsidePool,
+};
 use sabakan_service::{FakeClock, Nodes, cluster::Cluster, repair::Repairs};
 use sabakan_store::{Range, Revision, Store};
 use sabakan_wire::rest::UnknownParameters;
@@ -38,9 +42,14 @@ pub struct TestServer {
     pub etcd: Option<Arc<Etcd>>,
     config: ServerConfig,
     dir: Arc<TempDir>,
+    /// What stands between the server and its store.
+    between: Option<Box<Between>>,
     runtime: Option<Runtime>,
     server: Option<Server>,
 }
+
+/// Puts something between a server and its store.
+pub type Between = dyn Fn(Arc<dyn Store>) -> Arc<dyn Store> + Send + Sync;
 
 impl TestServer {
     /// Starts a server on an empty store.
@@ -56,12 +65,21 @@ impl TestServer {
 
     /// Starts a server on an etcd, or without one on the embedded store.
     pub fn start_on(etcd: Option<Arc<Etcd>>, adjust: impl FnOnce(&mut ServerConfig)) -> TestServer {
+        TestServer::start_through(etcd, None, adjust)
+    }
+
+    /// The same with something between the server and its store.
+    pub fn start_through(
+        etcd: Option<Arc<Etcd>>,
+        between: Option<Box<Between>>,
+        adjust: impl FnOnce(&mut ServerConfig),
+    ) -> TestServer {
         let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
         let mut config = configuration(dir.path().join("data"), etcd.as_deref());
         adjust(&mut config);
         let start = "2026-11-15T00:00:00Z".parse().expect("a time");
         let clock = Arc::new(FakeClock::new(start));
-        let mut server = TestServer { clock, etcd, config, dir, runtime: None, server: None };
+        let mut server = TestServer { clock, etcd, config, dir, between, runtime: None, server: None };
         server.boot();
         server
     }
@@ -125,7 +143,7 @@ impl TestServer {
     /// Where it serves the provisioning API, `http://127.0.0.1:port`.
     pub fn ironic_url(&self) -> String {
         let server = self.server.as_ref().expect("running");
-        format!("http://{}", server.ironic.first().expect("the provisioning API is on"))
+        server.ironic_urls.first().expect("the provisioning API is on").clone()
     }
 
     /// A client of it.
@@ -189,7 +207,14 @@ impl TestServer {
         let runtime = runtime.expect("a runtime");
         // The program does this in its `main`; a second time it is refused, and nothing is lost.
         let _already_set = rustls::crypto::ring::default_provider().install_default();
-        let server = runtime.block_on(Server::start(&self.config, self.clock.clone()));
+        let server = runtime.block_on(async {
+            let store = open_store(&self.config).await?;
+            let store = match &self.between {
+                Some(between) => OpenStore::Etcd(between(store.store())),
+                None => store,
+            };
+            Server::start_on(&self.config, store, self.clock.clone()).await
+        });
         self.server = Some(server.map_err(|error| format!("{error:#}"))?);
         self.runtime = Some(runtime);
         Ok(())
@@ -227,6 +252,7 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         states_prefix: "/states/".into(),
         audit_retention_days: 60,
         require_token: false,
+        crypts_access: CryptsAccess::Machine,
         outside_pool: OutsidePool::Refuse,
         unknown_parameters: UnknownParameters::Refuse,
         provisioning: ProvisioningConfig::default(),
@@ -238,6 +264,8 @@ fn configuration(data_dir: PathBuf, etcd: Option<&Etcd>) -> ServerConfig {
         log: LogConfig::default(),
         request_id_header: "x-cybozu-request-id".parse().expect("a header"),
         feeds: FeedBounds::default(),
+        connections: ConnectionBounds::default(),
+        bodies: BodyBounds::default(),
         without_effect: Vec::new(),
     }
 }

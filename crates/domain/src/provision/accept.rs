@@ -10,8 +10,10 @@ use super::{
     engine::{self, Changed},
     guards::{self, GuardRefusal, Strictness},
     interfaces::Slot,
-    node::{Node, NodeId, Operation, Phase, PowerAction, Row, Severity, Wait, WaitOn, Work},
+    node::{Node, NodeId, Operation, Phase, PowerAction, Row, Severity, Wait, WaitOn, WishOrigin, Work},
     power::PowerTarget,
+    promises::{self, CleaningExtent, UnmetWish},
+    running,
     states::{Kind, State},
     steps::{self, Flow, Place, Step, StepRequest, StepSpec, StepsRefusal},
     verbs::Verb,
@@ -44,6 +46,8 @@ pub struct Offered<'a> {
     pub ramdisk: &'a [StepSpec],
     /// The hardware is read by the ramdisk, not by the controller.
     pub inspects_in_band: bool,
+    /// The driver's name; `None`: it is not known.
+    pub driver: Option<&'a str>,
 }
 
 /// What a site wants of provisioning.
@@ -59,6 +63,8 @@ pub struct Options {
     pub no_provide_in_maintenance: bool,
     /// Priorities of automated clean steps, by `interface.step`.
     pub clean_priorities: BTreeMap<String, u32>,
+    /// What automated cleaning erases, unless a node says otherwise.
+    pub cleaning: CleaningExtent,
 }
 
 /// Why a verb is refused.
@@ -92,8 +98,13 @@ pub enum VerbRefusal {
         verb: Verb,
     },
     /// A power change is not done yet.
-    #[error("a power change of this node is not done yet; wait for it")]
+    #[error(
+        "a power change of this node is not done yet; wait for it, or take it back with \"abort\" if no worker has begun"
+    )]
     PowerPending,
+    /// It would be told as done, and would not be.
+    #[error(transparent)]
+    Unmet(UnmetWish),
 }
 
 /// Why a power change is refused.
@@ -111,17 +122,29 @@ pub enum PowerRefusal {
     /// It must never be off.
     #[error("this node must not be switched off (disable_power_off)")]
     MustStayOn,
+    /// Its ramdisk runs a command, and the power would be cut in the middle of it.
+    #[error("{reason}; to cut the power now: `sabactl nodes power off --force`, or \"force\": true with \"power off\"")]
+    RamdiskRuns {
+        /// What it runs, and what happens when it ends.
+        reason: String,
+    },
 }
 
-/// Decides a verb: the node as it is afterwards, or why nothing changes.
+/// Decides a verb: the node as it is afterwards, or why nothing changes. `has_keys`: whether the machine has disk keys.
 pub fn accept(
     node: &Node,
     request: &Request,
     machine: Option<HealthState>,
+    has_keys: bool,
     offered: Offered<'_>,
     options: &Options,
 ) -> Result<Changed, VerbRefusal> {
     let verb = request.verb;
+    if verb == Verb::Abort
+        && let Some(changed) = take_back(node, machine, &request.by, request.at)
+    {
+        return Ok(changed);
+    }
     let no_edge = |_| VerbRefusal::NoEdge { node: node.id, from: node.state, verb };
     let edge = edges::transition(node.state, Trigger::Verb(verb)).map_err(no_edge)?;
     check_interface(node, verb)?;
@@ -145,7 +168,16 @@ pub fn accept(
         return Ok(changed);
     }
     let (work, mut steps) = plan(next, request, offered, options)?;
+    if let Some(wish) = promises::check_verb(next, verb, &steps, offered, has_keys, options) {
+        return Err(VerbRefusal::Unmet(wish));
+    }
+    if node.maintenance.is_some() && steps.iter().any(|step| boots_ramdisk(step, offered)) {
+        // No call of a ramdisk counts in maintenance: it would be booted and never be heard.
+        return Err(GuardRefusal::Maintenance(verb).into());
+    }
     clear_up_first(node, &mut steps);
+    // A ramdisk that runs a command for the work before is asked before the new work takes its power away.
+    let ramdisk = node.operation.as_ref().and_then(|operation| operation.ramdisk.clone());
     next.last_error = None;
     next.operation = Some(Operation {
         id: request.operation.clone(),
@@ -157,14 +189,59 @@ pub fn accept(
         phase: Phase::Ready,
         deadline: engine::deadline(next.state, request.at),
         before: None,
-        ramdisk: None,
+        ramdisk,
         abort_by: None,
+        power_forced_by: None,
+        origin: None,
     });
     if verb == Verb::Deleted {
         // A machine that is declared retiring stays so; any other passes through retiring, so that its keys can be erased.
         changed.machine = machine.and_then(lifecycle::torn_down);
     }
+    remember_origin(node, &mut changed);
     Ok(changed)
+}
+
+/// Keeps where the node stood, for as long as the wish can be taken back. No arrow leads a machine back from retiring, so that the
+/// wish which retires it stands.
+fn remember_origin(node: &Node, changed: &mut Changed) {
+    let Some(operation) = changed.node.operation.as_mut().filter(|_| changed.machine.is_none()) else { return };
+    operation.origin = Some(WishOrigin {
+        state: node.state,
+        target: node.target,
+        last_error: node.last_error.clone(),
+        clear_up: node.operation.clone().map(Box::new),
+    });
+}
+
+/// Whether a wish about a node waits that no worker has begun with, so that `abort` takes it back.
+pub fn can_take_back(node: &Node) -> bool {
+    match &node.power.action {
+        Some(action) => !action.started,
+        None => origin(node).is_some(),
+    }
+}
+
+/// Where a node goes when its wish is taken back. What is to retire does not become available again.
+fn origin(node: &Node) -> Option<&WishOrigin> {
+    let origin = node.operation.as_ref()?.origin.as_ref()?;
+    (origin.state != State::Available || !node.retire_declared).then_some(origin)
+}
+
+/// Takes back the wish that waits, a power change first: the node is as it was before, and its history says who did it. `None`: there
+/// is none, or a worker has begun with it.
+fn take_back(node: &Node, machine: Option<HealthState>, by: &str, at: Timestamp) -> Option<Changed> {
+    if node.power.action.is_some() {
+        return withdraw_power(node, |_| true, by, at);
+    }
+    let WishOrigin { state, target, last_error, clear_up } = origin(node)?.clone();
+    let work = node.operation.as_ref().map_or("work", |operation| operation.work.as_str());
+    let mut changed = Changed::new(node);
+    let text = format!("{} -> {state}: {work} taken back before a worker began with it", node.state);
+    changed.rows.push(Row { to: state, ..row(node, by, Severity::Info, text, at) });
+    changed.node = Node { state, target, since: at, last_error, operation: clear_up.map(|left| *left), ..node.clone() };
+    engine::judge_report(&mut changed, false, machine, by, at);
+    Some(changed)
 }
 
 /// An interface that was chosen to do nothing does nothing.
@@ -212,6 +289,12 @@ fn plan(
     })
 }
 
+/// Whether a step boots a ramdisk and waits for its call.
+fn boots_ramdisk(step: &Step, offered: Offered<'_>) -> bool {
+    let deploys = builtin::is(step, builtin::DEPLOY) && !offered.ramdisk.is_empty();
+    deploys || [builtin::BOOT_RAMDISK, builtin::INSPECT_IN_BAND].iter().any(|spec| builtin::is(step, *spec))
+}
+
 /// Clearing up that is not done yet is not forgotten over new work, unless that begins by switching the machine off anyway.
 fn clear_up_first(node: &Node, steps: &mut Vec<Step>) {
     let pending = node.operation.as_ref().is_some_and(|operation| operation.work.clears_up());
@@ -237,8 +320,17 @@ pub fn automated_cleaning(node: &Node, offered: Offered<'_>, options: &Options) 
     }
     let all: Vec<StepSpec> =
         offered.out_of_band.iter().chain(offered.ramdisk).copied().chain(builtin::offered()).collect();
-    let steps = steps::automated_cleaning(&all, &options.clean_priorities, &builtin::rebuilds())?;
+    let steps = steps::automated_cleaning(&all, &clean_priorities(node, options), &builtin::rebuilds())?;
     Ok(framed(steps))
+}
+
+/// Priorities of automated clean steps for a node: those of the site, without steps that erase disks where keys are enough.
+pub(super) fn clean_priorities(node: &Node, options: &Options) -> BTreeMap<String, u32> {
+    let mut priorities = options.clean_priorities.clone();
+    if promises::extent(node, options) == CleaningExtent::KeysOnly {
+        priorities.extend(promises::ERASING.iter().map(|key| ((*key).to_owned(), 0)));
+    }
+    priorities
 }
 
 /// Manual cleaning: the caller's steps inside the same frame.
@@ -285,7 +377,7 @@ fn framed(steps: Vec<Step>) -> Vec<Step> {
 }
 
 /// Deploy steps: those of the driver and the caller, from booting the ramdisk to booting the workload.
-fn deployment(offered: Offered<'_>, wanted: &[StepRequest]) -> Result<Vec<Step>, StepsRefusal> {
+pub(super) fn deployment(offered: Offered<'_>, wanted: &[StepRequest]) -> Result<Vec<Step>, StepsRefusal> {
     let all: Vec<StepSpec> =
         offered.out_of_band.iter().chain(offered.ramdisk).copied().chain(builtin::offered()).collect();
     let wanted: Vec<StepRequest> = wanted.iter().cloned().map(reserved).collect();
@@ -318,6 +410,7 @@ fn abort(node: &Node, request: &Request, machine: Option<HealthState>) -> Change
 
 /// Goes on without the service that failed. Servicing switched the machine off: its workload is booted again.
 fn leave_service(changed: &mut Changed, request: &Request) {
+    let ramdisk = changed.node.operation.as_ref().and_then(|operation| operation.ramdisk.clone());
     if let Ok(edge) = edges::transition(changed.node.state, Trigger::Verb(Verb::Abort)) {
         engine::take(changed, edge, &request.by, Verb::Abort.as_str(), request.at);
     }
@@ -332,8 +425,10 @@ fn leave_service(changed: &mut Changed, request: &Request) {
         phase: Phase::Ready,
         deadline: engine::clear_up_deadline(request.at),
         before: None,
-        ramdisk: None,
+        ramdisk,
         abort_by: None,
+        power_forced_by: None,
+        origin: None,
     });
 }
 
@@ -360,6 +455,9 @@ pub fn accept_power(
     at: Timestamp,
     limit: jiff::SignedDuration,
 ) -> Result<Changed, PowerRefusal> {
+    if let Some(wait) = running::postponed(node) {
+        return Err(PowerRefusal::RamdiskRuns { reason: wait.reason.clone() });
+    }
     match node.state {
         State::Cleaning | State::CleanWait => return Err(PowerRefusal::Cleaning(node.state.as_str())),
         state if state.may_restart() => return Err(PowerRefusal::Working(state.as_str())),
@@ -380,6 +478,20 @@ pub fn accept_power(
     changed.node.power.action =
         Some(PowerAction { target, asked_by: by.to_owned(), asked_at: at, deadline, started: false });
     Ok(changed)
+}
+
+/// Decides that the power is cut although a ramdisk runs a command; `None`: nothing is postponed because of one, and a power change is
+/// decided as any other.
+pub fn force_power_off(node: &Node, by: &str, at: Timestamp) -> Option<Changed> {
+    let wait = running::postponed(node)?.clone();
+    let mut changed = Changed::new(node);
+    let text = format!("power: cutting it now is forced; {}", wait.reason);
+    changed.row(by, Severity::Info, text, at);
+    if let Some(operation) = &mut changed.node.operation {
+        operation.power_forced_by = Some(by.to_owned());
+        operation.phase = Phase::Waiting(Wait { on: running::until_idle(true), ..wait });
+    }
+    Some(changed)
 }
 
 /// Takes a power change back that its asker does not want any more; `None`: there is none that `is_meant`, or a worker has begun with it,

@@ -19,6 +19,7 @@ use super::{
     engine::{self, Changed},
     interfaces::{self, Slot},
     node::{Node, Object, Operation, Phase, RamdiskContact, Severity, Wait, WaitOn, Work},
+    promises,
     states::State,
     steps::{Args, Interface, Place, Step},
 };
@@ -261,6 +262,10 @@ pub fn replan(operation: &Operation, offer: &Offer, overrides: &BTreeMap<String,
     }
     if between.len() > limits::STEPS_MAX {
         return Err(format!("the ramdisk offers more than {} steps", limits::STEPS_MAX));
+    }
+    // Cleaning was accepted because it erases disks.
+    if frame.iter().any(promises::erases) && !between.iter().any(promises::erases) {
+        return Err(format!("the ramdisk offers no step that erases disks; it offers: {}", names(offer)));
     }
     between.sort_by_key(|step| Reverse(step.priority));
     Ok(before.iter().chain(&between).chain(after).cloned().collect())

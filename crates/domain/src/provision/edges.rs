@@ -340,6 +340,12 @@ pub fn accepts(from: State, verb: Verb) -> bool {
     accepted(from).any(|accepted| accepted == verb)
 }
 
+/// Whether a node that goes from one state to another takes a wish back: a verb leads the other way.
+pub fn takes_back(from: State, to: State) -> bool {
+    let leads_here = |edge: &Edge| edge.from == to && edge.to == Destination::To(from);
+    EDGES.iter().any(|edge| leads_here(edge) && matches!(edge.on, Trigger::Verb(_)))
+}
+
 /// The verbs that are accepted in a state, for people.
 pub fn accepted_text(from: State) -> String {
     let verbs: Vec<&str> = accepted(from).map(Verb::as_str).collect();

@@ -521,10 +521,13 @@ fn chosen(
     let stays = |slot: &Slot, name: &String| node.details.interfaces.get(slot) == Some(name);
     let given = wanted.interfaces.iter().filter(|(slot, name)| !(around.reset_interfaces && stays(slot, name)));
     let given: BTreeMap<Slot, String> = given.map(|(slot, name)| (*slot, name.clone())).collect();
-    if let Some(known) = known {
-        for (slot, name) in &given {
-            known.check(*slot, name)?;
+    // What was chosen before stays readable and does not stand in the way of other changes; validation says what is wrong with it.
+    let same_driver = wanted.driver.as_deref() == around.driver;
+    for (slot, name) in given.iter().filter(|(slot, name)| !(same_driver && stays(slot, name))) {
+        if let Some(reason) = interfaces::not_built(*slot, name) {
+            return Err(invalid(slot.field(), format!("{name:?} {reason}")));
         }
+        known.map_or(Ok(()), |known| known.check(*slot, name))?;
     }
     Ok(given)
 }

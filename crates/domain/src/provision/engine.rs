@@ -12,6 +12,7 @@ use super::{
     hardware::Configuration,
     node::{Fault, HeldReport, Maintenance, Node, Operation, Phase, RamdiskContact, Row, Severity, Wait, WaitOn, Work},
     power::PowerState,
+    running,
     states::{Kind, State},
     steps::{Place, Step},
     verbs::{Event, Verb},
@@ -128,7 +129,10 @@ pub fn next(node: &Node, now: Timestamp) -> Next {
     // and a clear-up that hangs would then stand in everybody's way for ever.
     let paused = node.maintenance.is_some() && !operation.work.clears_up();
     let expired = operation.deadline.is_some_and(|deadline| now >= deadline) && !paused;
+    // Clearing up is not given up while a ramdisk may run a command: whoever works next would cut its power without asking it.
+    let asks_again = operation.work.clears_up() && running::is_postponed(operation);
     match &operation.phase {
+        _ if expired && asks_again => Next::Run { attempt: 1, resume: true },
         _ if expired => Next::Expire,
         Phase::Ready if operation.index >= operation.steps.len() => Next::Finish,
         Phase::Ready => Next::Run { attempt: 1, resume: false },
@@ -181,6 +185,11 @@ pub fn begin(node: &Node, attempt: u32, resume: bool, worker: &str, now: Timesta
         }
     }
     let Some(operation) = &mut changed.node.operation else { return changed };
+    // From here on the machine may have been touched.
+    operation.origin = None;
+    if operation.work.clears_up() && running::is_postponed(operation) {
+        operation.deadline = clear_up_deadline(now);
+    }
     operation.phase = match &operation.phase {
         _ if !resume => Phase::Started { attempt },
         Phase::Waiting(Wait { on: WaitOn::Task { id, .. }, .. }) => Phase::Resumed { attempt, task: Some(id.clone()) },
@@ -217,6 +226,7 @@ pub fn record(node: &Node, outcome: Outcome, world: World<'_>, worker: &str, now
             }
             learn(&mut changed, learned, worker, now);
             let Some(operation) = &mut changed.node.operation else { return changed };
+            forget_command(operation);
             operation.index += 1;
             operation.phase = Phase::Ready;
             if let Some(by) = operation.abort_by.take() {
@@ -233,10 +243,17 @@ pub fn record(node: &Node, outcome: Outcome, world: World<'_>, worker: &str, now
     changed
 }
 
+fn forget_command(operation: &mut Operation) {
+    if let Some(contact) = &mut operation.ramdisk {
+        contact.command = None;
+    }
+}
+
 /// What the ramdisk offers decides which steps follow.
 fn take_offer(node: &mut Node, offer: Offer, options: &Options) -> Result<(), String> {
+    let priorities = accept::clean_priorities(node, options);
     let Some(operation) = &mut node.operation else { return Ok(()) };
-    operation.steps = agent::replan(operation, &offer, &options.clean_priorities)?;
+    operation.steps = agent::replan(operation, &offer, &priorities)?;
     if let Some(contact) = &mut operation.ramdisk {
         contact.managers = offer.managers;
     }
@@ -272,6 +289,9 @@ fn learn(changed: &mut Changed, learned: Learned, worker: &str, now: Timestamp) 
         if ended {
             operation.ramdisk = None;
         }
+        if restarted {
+            forget_command(operation);
+        }
         // A ramdisk that proved itself is gone with its machine's power; another one has to prove itself anew.
         if restarted && operation.ramdisk.as_ref().is_some_and(|contact| contact.token.is_some()) {
             operation.ramdisk = Some(RamdiskContact::default());
@@ -304,7 +324,19 @@ fn wait(changed: &mut Changed, on: WaitOn, reason: String, worker: &str, now: Ti
         None => changed.row(worker, Severity::Info, reason.clone(), now),
     }
     let limit = deadline(changed.node.state, now);
+    let step = changed.node.current_step();
+    let in_band = step.is_some_and(|step| step.place == Place::InBand);
+    if step.is_some_and(boots_ramdisk) && matches!(on, WaitOn::Heartbeat { .. } | WaitOn::Inventory { .. }) {
+        // The controller confirmed it before anybody began to wait for the ramdisk.
+        see_power(&mut changed.node, PowerState::On, now);
+    }
     if let Some(operation) = &mut changed.node.operation {
+        if let WaitOn::Task { id, .. } = &on
+            && in_band
+            && let Some(contact) = &mut operation.ramdisk
+        {
+            contact.command = Some(id.clone());
+        }
         operation.phase = Phase::Waiting(Wait { on, reason, since: now });
         if edge.is_some() {
             operation.deadline = limit;
@@ -477,8 +509,8 @@ fn set_fault(node: &mut Node, fault: Fault, reason: &str) {
     node.maintenance = Some(Maintenance { reason: Some(bounded(reason.to_owned())), fault: Some(fault) });
 }
 
-/// What is left to do after a failure: a ramdisk that was booted is switched off, boot settings are undone. An aborted service has
-/// its workload to go back to in any case.
+/// What is left to do after a failure: a ramdisk that was booted is switched off, boot settings are undone. How to reach it is kept: it
+/// may run a command, and is asked before its power goes ([`running`]). An aborted service has its workload to go back to in any case.
 fn clear_up(changed: &mut Changed, now: Timestamp) {
     let service = changed.node.state == State::ServiceFailed;
     let Some(operation) = changed.node.operation.take() else { return };
@@ -492,15 +524,22 @@ fn clear_up(changed: &mut Changed, now: Timestamp) {
         phase: Phase::Ready,
         deadline: clear_up_deadline(now),
         before: None,
-        ramdisk: None,
         abort_by: None,
+        power_forced_by: None,
+        origin: None,
         ..operation
     });
 }
 
 /// A report that arrived while work went on. After success it is outdated: the machine was started anew since. After a failure it
 /// stands, if the lifecycle knows the way.
-fn judge_report(changed: &mut Changed, succeeded: bool, machine: Option<HealthState>, worker: &str, now: Timestamp) {
+pub(super) fn judge_report(
+    changed: &mut Changed,
+    succeeded: bool,
+    machine: Option<HealthState>,
+    worker: &str,
+    now: Timestamp,
+) {
     if changed.node.state.may_restart() {
         return;
     }

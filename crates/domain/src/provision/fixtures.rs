@@ -128,7 +128,7 @@ impl Desk {
     }
 
     pub fn offered(&self) -> Offered<'static> {
-        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false }
+        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false, driver: None }
     }
 
     /// Asks for a verb, with steps.
@@ -137,7 +137,8 @@ impl Desk {
     }
 
     pub fn submit(&mut self, request: &Request) -> Result<(), VerbRefusal> {
-        let changed = accept::accept(&self.node, request, self.machine, self.offered(), &self.options)?;
+        let (node, offered) = (&self.node, self.offered());
+        let changed = accept::accept(node, request, self.machine, self.has_keys, offered, &self.options)?;
         self.write(changed);
         Ok(())
     }

@@ -73,7 +73,7 @@ const TYPES: &[HardwareType] = &[
             &["fake", "noop"],
             &["noop", "flat"],
             &["fake"],
-            &["fake", "no-raid", "agent"],
+            &["fake", "no-raid"],
             &["fake", "no-rescue", "agent"],
             &["noop", "fake"],
             &["fake", "no-vendor"],
@@ -91,7 +91,7 @@ const TYPES: &[HardwareType] = &[
             &["ipmitool", "noop"],
             &["noop", "flat"],
             &["ipmitool"],
-            &["no-raid", "agent"],
+            &["no-raid"],
             &["no-rescue", "agent"],
             &["noop"],
             &["no-vendor", "ipmitool"],
@@ -101,7 +101,7 @@ const TYPES: &[HardwareType] = &[
         driver: "redfish",
         implementations: [
             &["redfish", "no-bios"],
-            &["ipxe", "pxe", "http", "http-ipxe", "redfish-virtual-media", "redfish-https"],
+            &["ipxe", "pxe", "http", "http-ipxe"],
             &["no-console"],
             DEPLOY,
             &["redfish", "no-firmware"],
@@ -109,13 +109,38 @@ const TYPES: &[HardwareType] = &[
             &["redfish"],
             &["noop", "flat"],
             &["redfish"],
-            &["redfish", "agent", "no-raid"],
+            &["redfish", "no-raid"],
             &["no-rescue", "agent"],
             &["noop"],
             &["redfish", "no-vendor"],
         ],
     },
 ];
+
+/// Implementations that clients know, that records may hold from before, and that nobody has built: what was chosen would be ignored.
+const NOT_BUILT: &[(Slot, &str, &str)] = &[
+    (
+        Slot::Boot,
+        "redfish-virtual-media",
+        "is not built yet: the machine would be booted from the network instead; choose ipxe, pxe, http or http-ipxe",
+    ),
+    (
+        Slot::Boot,
+        "redfish-https",
+        "is not built yet: the machine would be booted from the network instead; choose ipxe, pxe, http or http-ipxe",
+    ),
+    (
+        Slot::Raid,
+        "agent",
+        "is not built yet: its steps would go to the storage service of the BMC and could delete hardware volumes; choose redfish or \
+         no-raid",
+    ),
+];
+
+/// Why an implementation cannot be chosen although clients know it; `None`: nothing is known against it.
+pub fn not_built(slot: Slot, wanted: &str) -> Option<&'static str> {
+    NOT_BUILT.iter().find(|(of, name, _)| *of == slot && *name == wanted).map(|(.., reason)| *reason)
+}
 
 /// The words of a driver; `None`: nobody knows it.
 pub fn hardware_type(driver: &str) -> Option<&'static HardwareType> {
@@ -236,6 +261,11 @@ mod tests {
             }
         }
         assert_eq!(hardware_type("redfish").map(|known| known.default_of(Slot::Power)), Some("redfish"));
+        for (slot, name, reason) in NOT_BUILT {
+            assert!(TYPES.iter().all(|known| known.check(*slot, name).is_err()), "{slot} {name} is offered");
+            assert_eq!(not_built(*slot, name), Some(*reason));
+        }
+        assert_eq!(not_built(Slot::Boot, "ipxe"), None);
         let chosen = BTreeMap::from([(Slot::Raid, "agent".to_owned())]);
         assert_eq!(effective(&chosen, Some("redfish"), Slot::Raid), Some("agent"));
         assert_eq!(effective(&chosen, Some("redfish"), Slot::Bios), Some("redfish"));

@@ -210,6 +210,23 @@ pub struct Operation {
     pub ramdisk: Option<RamdiskContact>,
     /// Somebody wants it stopped as soon as the step ends.
     pub abort_by: Option<String>,
+    /// Who said that the power may be cut although the ramdisk runs a command; `None`: nobody.
+    pub power_forced_by: Option<String>,
+    /// Where the node stood when it was asked for; `None`: a worker has begun, and it can no longer be taken back.
+    pub origin: Option<WishOrigin>,
+}
+
+/// Where a node stood before a wish about it was accepted. With it the wish can be taken back as if nobody had asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WishOrigin {
+    /// Its state.
+    pub state: State,
+    /// Where it was heading.
+    pub target: Option<State>,
+    /// Why its last work had failed.
+    pub last_error: Option<String>,
+    /// What was left to clear up after that work. The new work took it over.
+    pub clear_up: Option<Box<Operation>>,
 }
 
 /// How far the step at `index` is.
@@ -285,6 +302,8 @@ pub struct RamdiskContact {
     pub verify_ca: Option<String>,
     /// Versions of what runs its steps.
     pub managers: Object,
+    /// What it was given to do and is not known to have ended, by the name to ask for it: written down before anybody waits for it.
+    pub command: Option<String>,
 }
 
 /// How serious a row of the history is.

@@ -204,10 +204,12 @@ impl RepairSettings {
 fn windows(text: &str) -> Option<Vec<Duration>> {
     let minutes = |text: &str| text.trim().parse::<u64>().ok().filter(|minutes| (1..=10_080).contains(minutes));
     let mut windows: Vec<u64> = text.split(',').map(minutes).collect::<Option<_>>()?;
+    if windows.len() > limits::REPAIR_WINDOWS_MAX {
+        return None;
+    }
     windows.sort_unstable();
     windows.dedup();
-    (windows.len() <= limits::REPAIR_WINDOWS_MAX)
-        .then(|| windows.into_iter().map(|m| Duration::from_secs(60 * m)).collect())
+    Some(windows.into_iter().map(|m| Duration::from_secs(60 * m)).collect())
 }
 
 #[cfg(test)]

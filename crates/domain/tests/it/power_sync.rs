@@ -53,6 +53,8 @@ fn with_operation() -> Node {
         before: None,
         ramdisk: None,
         abort_by: None,
+        power_forced_by: None,
+        origin: None,
     };
     Node { operation: Some(operation), ..node("1234abcd", State::CleanFailed) }
 }

@@ -20,6 +20,7 @@ use sabakan_domain::{
         hardware::Aspect,
         node::{HeldReport, Maintenance, Node, NodeId, Phase, WaitOn},
         power::PowerTarget,
+        promises::CleaningExtent,
         states::{Kind, State},
         steps::{Flow, Interface, Place, StepRequest, StepSpec},
         verbs::Verb,
@@ -91,12 +92,13 @@ const OUT_OF_BAND: &[StepSpec] = &[
 ];
 
 const RAMDISK: &[StepSpec] = &[
-    spec("erase", Place::InBand, EVERY, 80),
+    spec("erase_members", Place::InBand, EVERY, 80),
     StepSpec { abortable: true, idempotent: true, ..spec("burn_in", Place::InBand, EVERY, 60) },
 ];
 
 /// What callers ask for, where a verb takes steps.
-const WANTED: [&[&str]; 4] = [&["erase"], &["hold"], &["read", "hold", "burn_in", "wait"], &["reboot", "tear_down"]];
+const WANTED: [&[&str]; 4] =
+    [&["erase_members"], &["hold"], &["read", "hold", "burn_in", "wait"], &["reboot", "tear_down"]];
 
 /// One node, its machine, and everything that was seen of them.
 struct Walk {
@@ -129,6 +131,8 @@ impl Walk {
                 no_automated_clean: site == 1,
                 power_off_after_verify: site == 2,
                 no_provide_in_maintenance: site == 3,
+                // Without a key and a ramdisk nothing would be cleaned at all.
+                cleaning: if driver >= 2 { CleaningExtent::Full } else { CleaningExtent::KeysOnly },
                 ..Options::default()
             },
             now,
@@ -140,7 +144,7 @@ impl Walk {
     }
 
     fn offered(&self) -> Offered<'static> {
-        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false }
+        Offered { out_of_band: self.out_of_band, ramdisk: self.ramdisk, inspects_in_band: false, driver: None }
     }
 
     fn world<'a>(&self, options: &'a Options) -> World<'a> {
@@ -153,7 +157,8 @@ impl Walk {
         // The history is a path of the table, without gaps.
         let mut at = self.node.state;
         for row in &rows {
-            let arrow = EDGES.iter().any(|edge| edge.from == row.from && edge.destinations().contains(&row.to));
+            let arrow = EDGES.iter().any(|edge| edge.from == row.from && edge.destinations().contains(&row.to))
+                || edges::takes_back(row.from, row.to);
             assert!(row.from == at && (row.from == row.to || arrow), "{at}: {row:?}");
             assert!(!row.text.is_empty() && row.lasted_ms >= 0, "{row:?}");
             at = row.to;
@@ -223,11 +228,12 @@ impl Walk {
             by: "someone".to_owned(),
             at: self.now,
         };
-        let known = edges::accepts(self.node.state, verb);
-        match accept::accept(&self.node, &request, Some(self.machine), self.offered(), &self.options) {
+        let taken_back = verb == Verb::Abort && accept::can_take_back(&self.node);
+        let known = taken_back || edges::accepts(self.node.state, verb);
+        match accept::accept(&self.node, &request, Some(self.machine), self.has_keys, self.offered(), &self.options) {
             Ok(changed) => {
                 assert!(known, "{verb} in {} is no arrow", self.node.state);
-                assert!(self.node.power.action.is_none());
+                assert!(taken_back || self.node.power.action.is_none());
                 self.write(changed);
             }
             Err(refusal) => assert!(!refusal.to_string().is_empty()),

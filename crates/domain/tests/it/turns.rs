@@ -24,6 +24,7 @@ const OFFERED: Offered<'static> = Offered {
     out_of_band: &[],
     ramdisk: &[StepSpec { name: "wipe", place: Place::InBand, ..builtin::POWER_ON }],
     inspects_in_band: false,
+    driver: None,
 };
 
 fn now() -> Timestamp {
@@ -56,7 +57,7 @@ fn asked(state: State, verb: Verb, steps: &[StepSpec], options: &Options) -> Nod
         by: "someone".to_owned(),
         at: now(),
     };
-    accept::accept(&node(state), &request, Some(HealthState::Healthy), OFFERED, options).expect("accepted").node
+    accept::accept(&node(state), &request, Some(HealthState::Healthy), true, OFFERED, options).expect("accepted").node
 }
 
 /// The same with what a site usually wants.

@@ -64,36 +64,52 @@ impl Http {
 
     /// Commands the agent was given since its start.
     pub(super) async fn commands(&self) -> Result<Value, DriverError> {
-        let (status, body) = self.exchange("tell its commands", &Method::GET, &[], None).await?;
+        let (status, body) = self.exchange("tell its commands", &Method::GET, "", &[], None).await?;
         expect("tell its commands", status, &body)
     }
 
-    /// Gives the agent a command; `None`: it is busy with another. `wait`: until it is done.
+    /// One command, by the agent's name for it; `None`: it knows none of that name.
+    pub(super) async fn command_named(&self, id: &str) -> Result<Option<Value>, DriverError> {
+        let what = "tell about a command";
+        let (status, body) = self.exchange(what, &Method::GET, id, &[], None).await?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        expect(what, status, &body).map(Some)
+    }
+
+    /// Gives the agent a command. `wait`: until it is done.
     pub(super) async fn command(
         &self,
         what: &str,
         name: &str,
         params: Value,
         wait: bool,
-    ) -> Result<Option<Value>, DriverError> {
+    ) -> Result<CommandAnswer, DriverError> {
         let wait = if wait { "true" } else { "false" };
         let body = serde_json::json!({ "name": name, "params": params });
-        let (status, answer) = self.exchange(what, &Method::POST, &[("wait", wait)], Some(&body)).await?;
+        let (status, answer) = self.exchange(what, &Method::POST, "", &[("wait", wait)], Some(&body)).await?;
         if status == StatusCode::CONFLICT {
-            return Ok(None);
+            return Ok(CommandAnswer::Busy(told(&answer).unwrap_or_else(|| "it is busy".to_owned())));
         }
-        expect(what, status, &answer).map(Some)
+        expect(what, status, &answer).map(CommandAnswer::Taken)
     }
 
+    /// `below`: what follows in the path; an agent's own name for a command.
     async fn exchange(
         &self,
         what: &str,
         method: &Method,
+        below: &str,
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
         let mut url = self.url.clone();
         url.set_path("/v1/commands/");
+        if let (false, Ok(mut segments)) = (below.is_empty(), url.path_segments_mut()) {
+            // Escaped: it came from the agent, and must not lead anywhere else.
+            segments.pop_if_empty().push(below);
+        }
         url.query_pairs_mut().extend_pairs(query).append_pair("agent_token", self.token.expose());
         for attempt in 1.. {
             let mut request = self.client.request(method.clone(), url.clone());
@@ -132,6 +148,14 @@ impl Http {
     }
 }
 
+/// What an agent answers to a command.
+pub(super) enum CommandAnswer {
+    /// The command, as it tells about it.
+    Taken(Value),
+    /// It runs another one; what it says.
+    Busy(String),
+}
+
 /// A call that came to nothing.
 struct Failed {
     error: DriverError,
@@ -166,15 +190,20 @@ pub(super) fn shortened(text: &str) -> String {
     one_line.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect()
 }
 
+/// What an agent says about its refusal.
+fn told(body: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    value["faultstring"].as_str().or(value["message"].as_str()).map(shortened)
+}
+
 /// The object in an answer that is a success.
 fn expect(what: &str, status: StatusCode, body: &[u8]) -> Result<Value, DriverError> {
-    let value: Option<Value> = serde_json::from_slice(body).ok().filter(Value::is_object);
     if status.is_success() {
+        let value: Option<Value> = serde_json::from_slice(body).ok().filter(Value::is_object);
         let reason = "no JSON object".to_owned();
         return value.ok_or(DriverError::Protocol { what: what.to_owned(), reason });
     }
-    let told = value.as_ref().and_then(|value| value["faultstring"].as_str().or(value["message"].as_str()));
-    let told = told.map(|text| format!(": {}", shortened(text))).unwrap_or_default();
+    let told = told(body).map(|text| format!(": {text}")).unwrap_or_default();
     let (what, reason) = (format!("{what} (the ramdisk)"), format!("HTTP {status}{told}"));
     Err(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

@@ -14,6 +14,9 @@ pub const STEPS_MAX: usize = 500;
 /// Parts of an agent that run steps, and whose versions are kept with the node. Real ones have a handful.
 pub const MANAGERS_MAX: usize = 64;
 
+/// An agent's own name for a command, which is kept with the node. Real ones are UUIDs.
+pub const COMMAND_ID_BYTES_MAX: usize = 128;
+
 /// What is kept of an agent's explanation.
 pub const REASON_CHARS_MAX: usize = 400;
 

@@ -14,13 +14,13 @@ use sabakan_domain::provision::{
 };
 use serde_json::{Map, Value, json};
 
-use self::http::{Http, shortened};
+use self::http::{CommandAnswer, Http, shortened};
 pub use self::{
     http::check_certificate,
     limits::Pace,
     steps::{WITH_IMAGE, WITHOUT_IMAGE},
 };
-use crate::{BmcFuture, DriverError, Finished, Ramdisk, Secret, TaskState};
+use crate::{BmcFuture, DriverError, Finished, Ramdisk, Secret, StepStart, TaskState};
 
 /// Where an agent is and how to speak to it.
 #[derive(Debug, Clone)]
@@ -72,7 +72,10 @@ impl Agent {
         let (flow, what) = (self.flow(), "tell its steps");
         let params = json!({ "node": self.errand.node, "ports": self.errand.ports });
         let name = format!("{flow}.get_{flow}_steps");
-        let answer = self.http.command(what, &name, params, true).await?.ok_or_else(|| busy(what))?;
+        let answer = match self.http.command(what, &name, params, true).await? {
+            CommandAnswer::Taken(answer) => answer,
+            CommandAnswer::Busy(reason) => return Err(DriverError::Failed { what: what.to_owned(), reason }),
+        };
         match state_of(&answer) {
             TaskState::Done(_) => read_offer(&answer["command_result"], flow)
                 .map_err(|reason| DriverError::Protocol { what: what.to_owned(), reason }),
@@ -81,17 +84,26 @@ impl Agent {
         }
     }
 
-    async fn begin(&self, step: &str, args: &Args) -> Result<(), DriverError> {
+    async fn begin(&self, step: &str, args: &Args, again: bool) -> Result<StepStart, DriverError> {
         let what = format!("start {step}");
         let (name, params) = self.command_for(step, args)?;
-        if self.http.command(&what, &name, params, false).await?.is_some() {
-            return Ok(());
+        let answer = self.http.command(&what, &name, params, false).await;
+        // An answer that was lost says nothing about the command: it may run.
+        let unsure = matches!(answer, Err(DriverError::Unreachable(_)));
+        let busy = matches!(answer, Ok(CommandAnswer::Busy(_)));
+        if (busy && again) || unsure {
+            // Agents run one command at a time, and nobody else gives them any: one of this name that runs is the one that was given.
+            let last = self.last(step).await;
+            if let Ok(Some(command)) = last
+                && matches!(state_of(&command), TaskState::Running(_))
+            {
+                return Ok(taken(&command, step));
+            }
         }
-        // Busy. With the same step: whoever asked before did not live to note the answer, and one run is what was wanted.
-        match self.last().await? {
-            Some((running, TaskState::Running(_))) if running == step => Ok(()),
-            _ => Err(busy(&what)),
-        }
+        Ok(match answer? {
+            CommandAnswer::Taken(command) => taken(&command, step),
+            CommandAnswer::Busy(reason) => StepStart::Busy(reason),
+        })
     }
 
     /// The command that runs a step.
@@ -131,14 +143,55 @@ impl Agent {
         Ok((format!("{flow}.execute_{flow}_step"), Value::Object(params)))
     }
 
-    /// The step the agent was given last, and how it went.
-    async fn last(&self) -> Result<Option<(String, TaskState)>, DriverError> {
-        let answer = self.http.commands().await?;
-        let Some(commands) = answer["commands"].as_array() else {
-            let (what, reason) = ("its commands".to_owned(), "there is no list".to_owned());
-            return Err(DriverError::Protocol { what, reason });
+    /// Everything the agent was given since it started, oldest first.
+    async fn commands(&self) -> Result<Vec<Value>, DriverError> {
+        match self.http.commands().await?["commands"].take() {
+            Value::Array(commands) => Ok(commands),
+            _ => {
+                let (what, reason) = ("its commands".to_owned(), "there is no list".to_owned());
+                Err(DriverError::Protocol { what, reason })
+            }
+        }
+    }
+
+    /// The last command that may be the one that runs a step. Agents do not say which step a command runs before it has succeeded.
+    async fn last(&self, step: &str) -> Result<Option<Value>, DriverError> {
+        let name = self.command_name(step);
+        let commands = self.commands().await?;
+        let fits = |command: &&Value| {
+            let told = command["command_name"].as_str().and_then(|name| name.rsplit('.').next());
+            told == Some(name.as_str()) && step_named(command).is_none_or(|named| named == step)
         };
-        Ok(commands.iter().rev().find_map(|command| Some((step_of(command)?, state_of(command)))))
+        Ok(commands.iter().rev().find(fits).cloned())
+    }
+
+    /// How the command goes that was given for a step.
+    async fn look(&self, step: &str, command: Option<&str>) -> Result<Option<TaskState>, DriverError> {
+        let known = match command {
+            Some(id) => self.http.command_named(id).await?,
+            None => None,
+        };
+        let known = match known {
+            Some(known) => Some(known),
+            None => self.last(step).await?,
+        };
+        Ok(known.map(|command| judged(&command, step)))
+    }
+
+    /// The command an agent runs now.
+    async fn busy_with(&self) -> Result<Option<String>, DriverError> {
+        let commands = self.commands().await?;
+        let running = commands.iter().find(|command| matches!(state_of(command), TaskState::Running(_)));
+        Ok(running.map(|command| shortened(command["command_name"].as_str().unwrap_or("a command"))))
+    }
+
+    /// What agents call the command that runs a step, without its first part, which they leave out.
+    fn command_name(&self, step: &str) -> String {
+        match step {
+            _ if step == COMMANDS[0] => "prepare_image".to_owned(),
+            _ if step == COMMANDS[1] => "install_bootloader".to_owned(),
+            _ => format!("execute_{}_step", self.flow()),
+        }
     }
 
     async fn write_out(&self) -> Result<(), DriverError> {
@@ -147,13 +200,18 @@ impl Agent {
 }
 
 impl Ramdisk for Agent {
-    fn start(&self, step: &str, args: &Args) -> BmcFuture<'_, ()> {
+    fn start(&self, step: &str, args: &Args, again: bool) -> BmcFuture<'_, StepStart> {
         let (step, args) = (step.to_owned(), args.clone());
-        Box::pin(async move { self.begin(&step, &args).await })
+        Box::pin(async move { self.begin(&step, &args, again).await })
     }
 
-    fn status(&self) -> BmcFuture<'_, Option<(String, TaskState)>> {
-        Box::pin(self.last())
+    fn status(&self, step: &str, command: Option<&str>) -> BmcFuture<'_, Option<TaskState>> {
+        let (step, command) = (step.to_owned(), command.map(str::to_owned));
+        Box::pin(async move { self.look(&step, command.as_deref()).await })
+    }
+
+    fn running(&self) -> BmcFuture<'_, Option<String>> {
+        Box::pin(self.busy_with())
     }
 
     fn offer(&self) -> BmcFuture<'_, Option<Offer>> {
@@ -165,22 +223,28 @@ impl Ramdisk for Agent {
     }
 }
 
-fn busy(what: &str) -> DriverError {
-    DriverError::Rejected { what: what.to_owned(), reason: "the ramdisk is busy with another command".to_owned() }
+/// A command that was given for a step.
+fn taken(command: &Value, step: &str) -> StepStart {
+    // A name that is no name is as good as none: the list of commands has it.
+    let id = command["id"].as_str().filter(|id| !id.is_empty() && id.len() <= limits::COMMAND_ID_BYTES_MAX);
+    StepStart::Taken { command: id.map(str::to_owned), state: judged(command, step) }
 }
 
-/// The step a command was about; `None`: it was about none.
-fn step_of(command: &Value) -> Option<String> {
-    // Agents leave the first part of the name out.
-    let name = command["command_name"].as_str()?;
-    match name.rsplit('.').next()? {
-        "execute_clean_step" | "execute_deploy_step" | "execute_service_step" => {
-            let step = &command["command_params"]["step"];
-            Some(format!("{}.{}", step["interface"].as_str()?, step["step"].as_str()?))
+/// The step a command ran; `None`: it does not say. Agents say it in the result, when it succeeded.
+fn step_named(command: &Value) -> Option<String> {
+    let result = &command["command_result"];
+    let step = ["clean_step", "deploy_step", "service_step"].iter().map(|member| &result[*member]);
+    let step = step.into_iter().find(|step| step.is_object())?;
+    Some(format!("{}.{}", step["interface"].as_str()?, step["step"].as_str()?))
+}
+
+/// How the command for a step goes. One that names another step at its end proves nothing about this one.
+fn judged(command: &Value, step: &str) -> TaskState {
+    match (state_of(command), step_named(command)) {
+        (TaskState::Done(_), Some(named)) if named != step => {
+            TaskState::Failed(format!("the ramdisk reports the end of {} instead", shortened(&named)))
         }
-        "prepare_image" => Some(COMMANDS[0].to_owned()),
-        "install_bootloader" => Some(COMMANDS[1].to_owned()),
-        _ => None,
+        (state, _) => state,
     }
 }
 

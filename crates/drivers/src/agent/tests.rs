@@ -17,31 +17,53 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
+/// What the real agent answered, by what was noted about it.
+fn recorded(note: &str) -> (u16, String) {
+    let lines = include_str!("../../tests/data/recorded-agent.jsonl").lines();
+    let rows = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let row = rows.into_iter().find(|row| row["note"] == note).unwrap_or_else(|| panic!("{note} was not recorded"));
+    let status = row["status"].as_u64().and_then(|status| u16::try_from(status).ok()).expect("a status");
+    (status, row["answer"].to_string())
+}
+
+/// The command of a recorded answer.
+fn command(note: &str) -> Value {
+    serde_json::from_str(&recorded(note).1).expect("JSON")
+}
+
+/// The last command of a recorded list.
+fn last_of(note: &str) -> Value {
+    command(note)["commands"].as_array().and_then(|all| all.last()).expect("a command").clone()
+}
+
+const METADATA: &str = "deploy.erase_devices_metadata";
+
 #[test]
-fn commands_tell_which_step_they_run_and_how_it_goes() {
-    let command = |name: &str, status: &str, error: Value| {
-        json!({
-            "command_name": name,
-            "command_params": { "step": { "interface": "deploy", "step": "erase_devices" } },
-            "command_status": status,
-            "command_error": error,
-        })
+fn recorded_commands_tell_how_they_go_and_at_the_end_which_step_they_ran() {
+    let check = |command: &Value, step: Option<&str>, state: &str| {
+        assert!(command.get("command_params").is_none(), "agents do not say what they were given: {command}");
+        let found = match state_of(command) {
+            TaskState::Running(_) => "running".to_owned(),
+            TaskState::Done(_) => "done".to_owned(),
+            TaskState::Failed(reason) => reason,
+        };
+        assert_eq!(step_named(command).as_deref(), step, "{command}");
+        assert!(found.contains(state), "{found:?}, expected {state:?}");
     };
-    let check = |name: &str, status: &str, error: Value, step: Option<&str>, state: TaskState| {
-        let command = command(name, status, error);
-        assert_eq!((step_of(&command).as_deref(), state_of(&command)), (step, state), "{command}");
-    };
-    let erase = Some("deploy.erase_devices");
-    check("execute_clean_step", "RUNNING", json!(null), erase, TaskState::Running(String::new()));
-    check("clean.execute_clean_step", "SUCCEEDED", json!(null), erase, TaskState::Done(Finished::default()));
-    check("execute_service_step", "FAILED", json!("no\ndisk"), erase, TaskState::Failed("no disk".to_owned()));
-    let details = json!({ "code": 500, "details": "it burns" });
-    check("execute_deploy_step", "FAILED", details, erase, TaskState::Failed("it burns".to_owned()));
-    check("prepare_image", "RUNNING", json!(null), Some("deploy.write_image"), TaskState::Running(String::new()));
-    check("get_clean_steps", "SUCCEEDED", json!(null), None, TaskState::Done(Finished::default()));
+    check(&command("a step begins"), None, "running");
+    check(&command("by id while it runs"), None, "running");
+    check(&command("by id when it ended"), Some(METADATA), "done");
+    check(&last_of("list after other versions"), None, "another version");
+    check(&command("unknown step"), None, "Could not find method: nonsense");
+    check(&last_of("list while the image is written"), None, "running");
+    check(&last_of("list after a wrong checksum"), None, "checksum");
+    check(&last_of("list after the boot loader"), None, "done");
+    check(&last_of("list at the end"), Some(METADATA), "done");
     assert!(matches!(state_of(&json!({})), TaskState::Failed(_)));
-    let other = state_of(&command("x", "CLEAN_VERSION_MISMATCH", json!(null)));
-    assert!(matches!(other, TaskState::Failed(text) if text.contains("another version")));
+    assert!(matches!(state_of(&json!({ "command_error": "no\ndisk" })), TaskState::Failed(text) if text == "no disk"));
+    // What ended was another step: that says nothing about this one.
+    assert!(matches!(judged(&last_of("list at the end"), METADATA), TaskState::Done(_)));
+    assert!(matches!(judged(&last_of("list at the end"), "deploy.erase_devices"), TaskState::Failed(_)));
 }
 
 #[test]
@@ -93,7 +115,8 @@ async fn scripted(answers: Vec<(u16, String)>) -> (String, Arc<Mutex<Vec<String>
         let (status, body) = script.lock().expect("whole").pop().expect("one more answer");
         async move { (StatusCode::from_u16(status).expect("a status"), body).into_response() as Response }
     };
-    let app = Router::new().route("/v1/commands/", get(answer.clone()).post(answer));
+    let app = Router::new().route("/v1/commands/", get(answer.clone()).post(answer.clone()));
+    let app = app.route("/v1/commands/{id}", get(answer));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -107,20 +130,82 @@ fn agent(url: &str) -> Agent {
     Agent::new(address, errand, pace).expect("an agent")
 }
 
+/// Answers in the order they are given.
+async fn replay(notes: &[&str]) -> (Agent, Arc<Mutex<Vec<String>>>) {
+    let (url, asked) = scripted(notes.iter().rev().map(|note| recorded(note)).collect()).await;
+    (agent(&url), asked)
+}
+
+const ID: &str = "27374b5e-b051-4b84-a9e6-997ecb0df793";
+
 #[tokio::test]
-async fn an_agent_that_runs_the_step_already_is_not_asked_twice() {
-    let running = json!({ "commands": [{
-        "command_name": "execute_clean_step",
-        "command_params": { "step": { "interface": "deploy", "step": "erase_devices" } },
-        "command_status": "RUNNING",
-    }] });
-    let answers = vec![(200, running.to_string()), (409, "{}".to_owned())];
-    let (url, asked) = scripted(answers).await;
-    agent(&url).start("deploy.erase_devices", &Args::new()).await.expect("it runs");
-    assert_eq!(*asked.lock().expect("whole"), ["wait=false&agent_token=t%26k%2Fn", "agent_token=t%26k%2Fn"]);
-    let (url, _) = scripted(vec![(200, running.to_string()), (409, "{}".to_owned())]).await;
-    let refused = agent(&url).start("deploy.burnin_cpu", &Args::new()).await.expect_err("it is busy");
-    assert!(matches!(refused, DriverError::Rejected { .. }), "{refused}");
+async fn a_recorded_step_runs_and_ends_by_the_name_the_agent_gave_it() {
+    let (agent, asked) =
+        replay(&["a step begins", "list while it runs", "by id while it runs", "by id when it ended"]).await;
+    let begun = agent.start(METADATA, &Args::new(), false).await.expect("it begins");
+    let running = TaskState::Running(String::new());
+    assert_eq!(begun, StepStart::Taken { command: Some(ID.to_owned()), state: running.clone() });
+    assert_eq!(agent.running().await, Ok(Some("execute_clean_step".to_owned())), "its power must not be cut now");
+    assert_eq!(agent.status(METADATA, Some(ID)).await, Ok(Some(running)));
+    assert_eq!(agent.status(METADATA, Some(ID)).await, Ok(Some(TaskState::Done(Finished::default()))));
+    let asked = asked.lock().expect("whole").clone();
+    assert_eq!(asked[0], "wait=false&agent_token=t%26k%2Fn");
+    assert_eq!(asked.len(), 4);
+}
+
+#[tokio::test]
+async fn a_name_that_was_lost_is_found_in_the_list() {
+    let step = |notes: &'static [&'static str], command: Option<&'static str>| async move {
+        replay(notes).await.0.status(METADATA, command).await
+    };
+    let running = Ok(Some(TaskState::Running(String::new())));
+    let done = Ok(Some(TaskState::Done(Finished::default())));
+    assert_eq!(step(&["list while it runs"], None).await, running);
+    assert_eq!(step(&["unknown id", "list while it runs"], Some(ID)).await, running);
+    assert_eq!(step(&["unknown id", "list when it ended"], Some(ID)).await, done);
+    assert_eq!(step(&["unknown id", "nothing run yet"], Some(ID)).await, Ok(None), "it was started anew");
+    // Of several commands of that name the last one counts.
+    let mismatch = step(&["list after other versions"], None).await;
+    assert!(matches!(&mismatch, Ok(Some(TaskState::Failed(text))) if text.contains("another version")), "{mismatch:?}");
+}
+
+#[tokio::test]
+async fn a_busy_agent_is_waited_for_and_what_was_begun_before_is_found() {
+    let (agent, _) = replay(&["busy"]).await;
+    let busy = agent.start("deploy.erase_devices", &Args::new(), false).await;
+    assert_eq!(busy, Ok(StepStart::Busy("Agent is busy: executing command execute_clean_step".to_owned())));
+    let taken = StepStart::Taken { command: Some(ID.to_owned()), state: TaskState::Running(String::new()) };
+    let (agent, _) = replay(&["busy", "list while it runs"]).await;
+    assert_eq!(agent.start(METADATA, &Args::new(), true).await, Ok(taken), "one run is what was wanted");
+    // Busy with something else.
+    let (agent, _) = replay(&["busy", "list while the image is written"]).await;
+    assert!(matches!(agent.start(METADATA, &Args::new(), true).await, Ok(StepStart::Busy(_))));
+}
+
+#[tokio::test]
+async fn a_command_may_fail_at_once() {
+    let (agent, _) = replay(&["unknown step"]).await;
+    let failed = agent.start("deploy.nonsense", &Args::new(), false).await;
+    let state = TaskState::Failed("Could not find method: nonsense".to_owned());
+    assert_eq!(
+        failed,
+        Ok(StepStart::Taken { command: Some("302a0872-dcf9-4bf3-8bd8-28e663e3c66e".to_owned()), state })
+    );
+    for (note, text) in
+        [("unknown command", "Unknown command"), ("no checksum", "checksum"), ("unknown extension", "HTTP 404")]
+    {
+        let (agent, _) = replay(&[note]).await;
+        let refused = agent.start(METADATA, &Args::new(), false).await.expect_err(note).to_string();
+        assert!(refused.contains(text), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_recorded_agent_offers_is_understood() {
+    let (agent, _) = replay(&["steps"]).await;
+    let offer = Ramdisk::offer(&agent).await.expect("an answer").expect("an offer");
+    assert!(offer.steps.iter().any(|step| step.name == "erase_devices_metadata" && step.priority == 99));
+    assert_eq!(offer.managers["generic_hardware_manager"], json!("1.2"));
 }
 
 #[tokio::test]
@@ -134,11 +219,11 @@ async fn what_agents_answer_is_never_believed_blindly() {
         (302, "", "HTTP 302"),
     ] {
         let (url, _) = scripted(vec![(status, body.to_owned())]).await;
-        let error = agent(&url).status().await.expect_err("no answer to believe").to_string();
+        let error = agent(&url).status(METADATA, None).await.expect_err("no answer to believe").to_string();
         assert!(error.contains(expected) && !error.contains("127.0.0.1") && !error.contains("t&k"), "{error}");
     }
     let (url, _) = scripted(vec![(200, " ".repeat(limits::BODY_BYTES_MAX + 1))]).await;
-    assert!(agent(&url).status().await.expect_err("too large").to_string().contains("larger"));
+    assert!(agent(&url).status(METADATA, None).await.expect_err("too large").to_string().contains("larger"));
 }
 
 #[tokio::test]
@@ -146,7 +231,7 @@ async fn a_silent_agent_is_tried_a_few_times_and_named_without_its_address() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", free.local_addr().expect("an address"));
     drop(free);
-    let error = agent(&url).status().await.expect_err("nobody there");
+    let error = agent(&url).status(METADATA, None).await.expect_err("nobody there");
     assert!(matches!(error, DriverError::Unreachable(_)), "{error}");
     let text = error.to_string();
     assert!(!text.contains("127.0.0.1") && !text.contains("token") && !text.contains("t%26k"), "{text}");
@@ -195,7 +280,7 @@ async fn behind_tls_only_the_certificate_it_announced_is_believed() {
         let pace = Pace { pause: Duration::from_millis(1), ..Pace::default() };
         Agent::new(address, errand, pace).expect("an agent")
     };
-    assert_eq!(with(&pem).status().await, Ok(None));
-    let refused = with(&other).status().await.expect_err("another certificate").to_string();
+    assert_eq!(with(&pem).status(METADATA, None).await, Ok(None));
+    let refused = with(&other).status(METADATA, None).await.expect_err("another certificate").to_string();
     assert!(refused.contains("certificate") && !refused.contains("127.0.0.1"), "{refused}");
 }

@@ -31,13 +31,14 @@ pub(super) fn machines(body: &[u8]) -> Result<Vec<ListedMachine>, String> {
 
 fn machine(value: &Value) -> Result<ListedMachine, String> {
     let serial = text(value, "/spec/serial")?;
-    let serial = Serial::new(serial).map_err(|error| error.to_string())?;
+    // Another service has its own rules for what it takes; a machine left out here would be taken out of the cluster.
+    let serial = Serial::stored(serial);
     let named = |reason: String| format!("{serial}: {reason}");
     Ok(ListedMachine {
         labels: labels(value).map_err(named)?,
         rack: Rack(number(value, "/spec/rack").map_err(named)?),
         index_in_rack: number(value, "/spec/indexInRack").map_err(named)?,
-        role: Role::new(text(value, "/spec/role").map_err(named)?).map_err(|error| named(error.to_string()))?,
+        role: Role::stored(text(value, "/spec/role").map_err(named)?),
         machine_type: text(value, "/spec/bmc/bmcType").map_err(named)?.to_owned(),
         address: address(value).map_err(named)?,
         register_date: moment(value, "/spec/registerDate").map_err(named)?,
@@ -72,7 +73,7 @@ fn labels(value: &Value) -> Result<Labels, String> {
     };
     let pairs: Result<Vec<(String, String)>, String> =
         list.iter().map(|label| Ok((text(label, "/name")?.to_owned(), text(label, "/value")?.to_owned()))).collect();
-    Labels::new(pairs?).map_err(|error| error.to_string())
+    Ok(Labels::stored(pairs?))
 }
 
 /// The first address, which is who the machine is in the cluster.
@@ -81,7 +82,8 @@ fn address(value: &Value) -> Result<Option<Ipv4Addr>, String> {
         None | Some(Value::Null) => return Ok(None),
         Some(list) => list.as_array().ok_or("spec.ipv4 is not a list")?,
     };
-    let Some(first) = list.first() else { return Ok(None) };
+    // What the older service writes where it could not compute an address.
+    let Some(first) = list.first().filter(|first| *first != "<nil>") else { return Ok(None) };
     let address = first.as_str().and_then(|text| text.parse().ok());
     address.map(Some).ok_or_else(|| format!("{first} in spec.ipv4 is not an IPv4 address"))
 }

@@ -51,7 +51,7 @@ fn no_answer_is_taken_for_an_empty_list() {
     check(r#"{"data": {"searchMachines": [{}]}}"#, "machine 0 of its answer: spec.serial is not a text");
     for (path, value, reason) in [
         ("/spec/rack", json!(-1), "a: spec.rack is not a number"),
-        ("/spec/role", json!(""), "a: "),
+        ("/spec/role", json!(7), "a: spec.role is not a text"),
         ("/spec/ipv4", json!(["::1"]), "a: \"::1\" in spec.ipv4 is not an IPv4 address"),
         ("/spec/retireDate", json!("soon"), "a: spec.retireDate is not a time"),
         ("/spec/labels", json!([{ "name": "x" }]), "a: value is not a text"),

@@ -15,7 +15,7 @@ use super::{
     machine::{BadEnd, Machine, State},
     steps,
 };
-use crate::{BmcFuture, DriverError, Finished, Ramdisk, TaskState};
+use crate::{BmcFuture, DriverError, Finished, Ramdisk, StepStart, TaskState};
 
 /// What a ramdisk knows from its start to its end.
 pub(super) struct Session {
@@ -30,6 +30,13 @@ struct Work {
     ends: Option<Instant>,
     fails: bool,
     result: Option<Result<(), String>>,
+}
+
+/// What becomes of a step that somebody starts.
+enum Begin {
+    Begun,
+    Running,
+    Busy(String),
 }
 
 impl Session {
@@ -51,27 +58,30 @@ impl Session {
         ends.map_or(self.next_heartbeat, |ends| ends.min(self.next_heartbeat))
     }
 
-    /// Starts a step; `false`: the same one runs already.
-    fn start(&mut self, step: &str, args: &Args, ends: Option<Instant>, fails: bool) -> Result<bool, String> {
+    /// Starts a step, unless the same one runs already.
+    fn start(&mut self, step: &str, args: &Args, ends: Option<Instant>, fails: bool) -> Begin {
         match self.work.as_ref().filter(|work| work.result.is_none()) {
             // Whoever asks again did not hear the first answer. One run is what was wanted.
-            Some(work) if work.key == step && work.args == *args => Ok(false),
-            Some(work) => Err(format!("it is busy with {}", work.key)),
+            Some(work) if work.key == step && work.args == *args => Begin::Running,
+            Some(work) => Begin::Busy(format!("it is busy with {}", work.key)),
             None => {
                 self.work = Some(Work { key: step.to_owned(), args: args.clone(), ends, fails, result: None });
-                Ok(true)
+                Begin::Begun
             }
         }
     }
 
-    fn status(&self) -> Option<(String, TaskState)> {
-        let work = self.work.as_ref()?;
-        let state = match &work.result {
+    fn status(&self, step: &str) -> Option<TaskState> {
+        let work = self.work.as_ref().filter(|work| work.key == step)?;
+        Some(match &work.result {
             None => TaskState::Running(String::new()),
             Some(Ok(())) => TaskState::Done(Finished::default()),
             Some(Err(reason)) => TaskState::Failed(reason.clone()),
-        };
-        Some((work.key.clone(), state))
+        })
+    }
+
+    fn running(&self) -> Option<String> {
+        self.work.as_ref().filter(|work| work.result.is_none()).map(|work| work.key.clone())
     }
 }
 
@@ -113,7 +123,7 @@ impl SimulatedRamdisk {
         answer.unwrap_or_else(|| Err(DriverError::Unreachable("the ramdisk does not answer".to_owned())))
     }
 
-    /// What comes of a call; `None`: no answer.
+    /// What comes of a call; `None`: no answer. One that is gone is noticed at once, as when nobody takes the connection.
     fn arrive<T>(
         &self,
         state: &mut State,
@@ -122,11 +132,13 @@ impl SimulatedRamdisk {
         act: impl FnOnce(&mut State, &mut Session) -> Result<T, String>,
     ) -> Option<Result<T, DriverError>> {
         state.log.total += 1;
-        if state.boots != self.boot || state.hangs_at(Call::Ramdisk, None) {
+        if state.boots == self.boot && state.hangs_at(Call::Ramdisk, None) {
             return None;
         }
         // Taken out for a moment, so that the rest of the machine can be changed beside it.
-        let mut session = state.ramdisk.take()?;
+        let Some(mut session) = state.ramdisk.take_if(|_| state.boots == self.boot) else {
+            return Some(Err(DriverError::Unreachable("the ramdisk is not there any more".to_owned())));
+        };
         let answer = if state.fails_at(Call::Ramdisk, None) {
             Err(DriverError::Failed { what: what.to_owned(), reason: ASKED_FOR.to_owned() })
         } else {
@@ -136,7 +148,7 @@ impl SimulatedRamdisk {
         Some(answer).filter(|_| !state.loses_answer_at(Call::Ramdisk, step))
     }
 
-    async fn start_step(&self, step: &str, args: &Args) -> Result<(), DriverError> {
+    async fn start_step(&self, step: &str, args: &Args) -> Result<StepStart, DriverError> {
         let key = if step.contains('.') { step.to_owned() } else { format!("deploy.{step}") };
         if !steps::RAMDISK_STEPS.iter().any(|spec| spec.key() == key) {
             return Err(DriverError::Unsupported(format!("the step {key} of the ramdisk")));
@@ -145,25 +157,34 @@ impl SimulatedRamdisk {
             let bad_end = state.bad_end(&key);
             let lasts = self.machine.lasting(self.machine.config.latencies.ramdisk_step, state.log.total);
             let ends = (bad_end != Some(BadEnd::Never)).then(|| Instant::now() + lasts);
-            if session.start(&key, args, ends, bad_end == Some(BadEnd::Failure))? {
-                state.log.record(Command::RamdiskStep(key.clone()));
-                // The end of the step may come before the next heartbeat.
-                self.machine.wake.notify_one();
+            match session.start(&key, args, ends, bad_end == Some(BadEnd::Failure)) {
+                Begin::Busy(text) => return Ok(StepStart::Busy(text)),
+                Begin::Running => {}
+                Begin::Begun => {
+                    state.log.record(Command::RamdiskStep(key.clone()));
+                    // The end of the step may come before the next heartbeat.
+                    self.machine.wake.notify_one();
+                }
             }
-            Ok(())
+            Ok(StepStart::Taken { command: None, state: TaskState::Running(String::new()) })
         };
         self.call(&format!("start {key}"), Some(&key), start).await
     }
 }
 
 impl Ramdisk for SimulatedRamdisk {
-    fn start(&self, step: &str, args: &Args) -> BmcFuture<'_, ()> {
+    fn start(&self, step: &str, args: &Args, _again: bool) -> BmcFuture<'_, StepStart> {
         let (step, args) = (step.to_owned(), args.clone());
         Box::pin(async move { self.start_step(&step, &args).await })
     }
 
-    fn status(&self) -> BmcFuture<'_, Option<(String, TaskState)>> {
-        Box::pin(self.call("tell about its step", None, |_, session| Ok(session.status())))
+    fn status(&self, step: &str, _command: Option<&str>) -> BmcFuture<'_, Option<TaskState>> {
+        let step = step.to_owned();
+        Box::pin(self.call("tell about its step", None, move |_, session| Ok(session.status(&step))))
+    }
+
+    fn running(&self) -> BmcFuture<'_, Option<String>> {
+        Box::pin(self.call("tell what it runs", None, |_, session| Ok(session.running())))
     }
 }
 

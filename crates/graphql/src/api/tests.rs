@@ -315,7 +315,7 @@ async fn a_store_that_is_gone_is_told_without_its_insides() {
     let prepared = case.api.prepare(Request { query: query.into(), ..Request::default() }).expect("a request");
     let answer = tokio::time::timeout(Duration::from_secs(60), case.api.run(prepared, None)).await.expect("in time");
     let answer = answer.expect("an answer");
-    assert_eq!(answer.problems[0].message, "the request cannot be served at the moment; try again");
+    assert_eq!(answer.problems[0].message, "the store is not available; nothing was changed, try again");
     let cause = error_chain(&answer.failures[0]);
     assert!(cause.contains("the store is not available"), "{cause}");
     let set = "mutation { setMachineState(serial: \"b2\", state: HEALTHY) { state } }";

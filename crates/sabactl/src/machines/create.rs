@@ -21,14 +21,9 @@ use crate::{
 pub struct Create {
     #[command(flatten)]
     pub input: Input,
-    /// Machines in one request
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = limits::BATCH_MACHINES,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
-    batch_size: u32,
+    /// Machines in one request, neither more nor fewer; 1000 or what the server takes if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: Option<u32>,
     /// Leave out the first N machines of the file: goes on after a batch failed
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u32,
@@ -50,24 +45,65 @@ pub fn run(client: &Client, create: &Create) -> Result<(), Failure> {
     let name = file::name(&create.input.file);
     let machines: Vec<MachineInput> = file::read(&create.input.file)?;
     check(&machines).map_err(|reason| Failure::file(&name, reason))?;
-    let batches = plan_batches(machines.len(), create.skip as usize, create.batch_size as usize)
-        .map_err(|reason| Failure::file(&name, reason))?;
-    let [first, .., last] = batches.as_slice() else {
-        return batches.into_iter().try_for_each(|batch| {
-            client.create_machines(&machines[batch]).map_err(|error| stopped_alone(error, &machines))
-        });
-    };
-    let bar = progress(last.end - first.start);
-    for batch in &batches {
-        if let Err(error) = client.create_machines(&machines[batch.clone()]) {
-            bar.finish_and_clear();
-            return Err(stopped(error, &name, first.start, batch.clone(), &machines));
+    let skip = create.skip as usize;
+    if skip > machines.len() {
+        return Err(Failure::file(&name, format!("cannot skip {skip} machines, there are only {}", machines.len())));
+    }
+    let mut sending =
+        Sending { at: skip, size: create.batch_size.unwrap_or(limits::BATCH_MACHINES) as usize, requests: 0 };
+    let first = sending.batch(machines.len());
+    let is_one = first.end == machines.len();
+    let bar = if is_one { ProgressBar::hidden() } else { progress(machines.len() - skip) };
+    // An empty list is a request too: the server is asked whether it takes any.
+    while sending.at < machines.len() || (machines.is_empty() && sending.requests == 0) {
+        let batch = sending.batch(machines.len());
+        match client.create_machines(&machines[batch.clone()]) {
+            Ok(()) => sending.sent(&batch),
+            Err(error) => {
+                let fits = error.json().and_then(|json| json.fits).filter(|_| create.batch_size.is_none());
+                if sending.shrink(fits, &batch) {
+                    continue;
+                }
+                bar.finish_and_clear();
+                return Err(match is_one && sending.requests == 0 {
+                    true => stopped_alone(error, &machines),
+                    false => stopped(error, &name, skip, batch, &machines),
+                });
+            }
         }
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
-    exit::note(&format!("Registered {} machines in {} requests.\n", last.end - first.start, batches.len()));
+    if sending.requests > 1 {
+        exit::note(&format!("Registered {} machines in {} requests.\n", machines.len() - skip, sending.requests));
+    }
     Ok(())
+}
+
+/// How far the file has been sent, and how much goes into the next request.
+struct Sending {
+    at: usize,
+    size: usize,
+    requests: usize,
+}
+
+impl Sending {
+    /// The machines of the next request.
+    fn batch(&self, total: usize) -> Range<usize> {
+        self.at..total.min(self.at + self.size)
+    }
+
+    fn sent(&mut self, batch: &Range<usize>) {
+        self.at = batch.end;
+        self.requests += 1;
+    }
+
+    /// Sends less from now on if the server said how much it takes; `false` if it did not, or if that is no less than this was.
+    fn shrink(&mut self, fits: Option<u64>, batch: &Range<usize>) -> bool {
+        let fits = fits.and_then(|fits| usize::try_from(fits).ok()).filter(|fits| (1..batch.len()).contains(fits));
+        self.size = fits.unwrap_or(self.size);
+        fits.is_some()
+    }
 }
 
 /// What the server would refuse whatever else is registered.
@@ -80,17 +116,6 @@ fn check(machines: &[MachineInput]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Which machines go into which request. An empty list is a request too: the server is asked whether it takes any.
-fn plan_batches(total: usize, skip: usize, size: usize) -> Result<Vec<Range<usize>>, String> {
-    if skip > total {
-        return Err(format!("cannot skip {skip} machines, there are only {total}"));
-    }
-    if total == 0 {
-        return Ok(std::iter::once(0..0).collect());
-    }
-    Ok((skip..total).step_by(size).map(|start| start..total.min(start + size)).collect())
 }
 
 /// Shown on a terminal only. Registering thousands of machines takes seconds, and silence looks like a hang.
@@ -179,6 +204,7 @@ mod tests {
             status,
             kind: None,
             problems: Vec::new(),
+            fits: None,
         };
         Error::Api { status, reason_phrase: "Phrase".to_owned(), body: ApiBody::Json(json) }
     }
@@ -186,11 +212,15 @@ mod tests {
     #[test]
     fn batches_cover_what_is_not_skipped() {
         let check = |total, skip, size, expected: &str| {
-            let batches = plan_batches(total, skip, size).expect("possible");
-            let shown: Vec<String> = batches.iter().map(|batch| format!("{batch:?}")).collect();
+            let mut sending = Sending { at: skip, size, requests: 0 };
+            let mut shown = Vec::new();
+            while sending.at < total {
+                let batch = sending.batch(total);
+                shown.push(format!("{batch:?}"));
+                sending.sent(&batch);
+            }
             assert_eq!(shown.join(" "), expected, "{total} {skip} {size}");
         };
-        check(0, 0, 1000, "0..0");
         check(1, 0, 1000, "0..1");
         check(1000, 0, 1000, "0..1000");
         check(1001, 0, 1000, "0..1000 1000..1001");
@@ -199,7 +229,17 @@ mod tests {
         check(5, 4, 2, "4..5");
         check(5, 5, 2, "");
         check(5, 0, 1, "0..1 1..2 2..3 3..4 4..5");
-        assert_eq!(plan_batches(5, 6, 2), Err("cannot skip 6 machines, there are only 5".to_owned()));
+    }
+
+    #[test]
+    fn less_is_sent_when_the_server_says_how_much_fits() {
+        let mut sending = Sending { at: 100, size: 1000, requests: 1 };
+        assert!(!sending.shrink(None, &(100..1100)));
+        assert!(!sending.shrink(Some(1000), &(100..1100)));
+        assert!(!sending.shrink(Some(0), &(100..1100)));
+        assert_eq!(sending.size, 1000);
+        assert!(sending.shrink(Some(60), &(100..1100)));
+        assert_eq!((sending.batch(5000), sending.batch(130)), (100..160, 100..130));
     }
 
     #[test]

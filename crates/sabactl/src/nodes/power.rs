@@ -17,6 +17,9 @@ pub struct Power {
     /// What to do
     #[arg(value_enum)]
     action: Action,
+    /// With `off`: cut the power although the ramdisk runs a command; its disks may be left half written
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
@@ -52,8 +55,15 @@ impl Action {
 /// Does what the command says.
 pub fn run(client: &NodesClient, power: &Power) -> Result<(), Failure> {
     let target = power.action.target();
+    if power.force && target != PowerTarget::Off {
+        return Err(Failure::general("--force goes with `off` alone"));
+    }
     many::each(&power.targets, |id, board| {
-        orders::repeated(|| client.set_power(id, target.as_str()))?;
+        if power.force {
+            orders::repeated(|| client.force_power_off(id))?;
+        } else {
+            orders::repeated(|| client.set_power(id, target.as_str()))?;
+        }
         if !power.patience.wait {
             return Ok(Done::of(&client.get(id).map_err(Failure::from_node)?).saying(format!("{target} is asked for")));
         }

@@ -53,6 +53,17 @@ fn table_is_for_people() {
 }
 
 #[test]
+fn what_was_taken_over_is_marked_and_does_not_break_the_table() {
+    let mut odd = machines().remove(0);
+    odd.spec.serial = "a/b\u{7}".to_owned();
+    odd.spec.bmc.kind = "x".repeat(1_000);
+    odd.takeover = vec!["serial: invalid serial".to_owned()];
+    let row = table_row(&odd);
+    assert_eq!((row[0].as_str(), row[8].chars().count()), ("a/b\u{fffd}", 64));
+    assert_eq!(row[9], "[takeover: serial: invalid serial] datacenter=ty3 product=R630");
+}
+
+#[test]
 fn narrow_terminals_break_labels_only() {
     let mut table = table(&machines());
     table.set_width(60);

@@ -158,7 +158,7 @@ fn tokens_are_made_used_and_revoked() {
     let id = created.stdout.split('_').nth(1).expect("an id").to_owned();
     let list = run(&["tokens", "list"]).stdout;
     let begin = format!(
-        "{:width$} Role Created              Name\n{id} read 2026-11-15T00:00:00Z alice\n",
+        "{:width$} Role Serial Created              Name\n{id} read -      2026-11-15T00:00:00Z alice\n",
         "ID",
         width = id.len()
     );
@@ -189,16 +189,23 @@ fn thousands_are_sent_in_batches() {
 }
 
 #[test]
-fn what_etcd_does_not_take_at_once_comes_with_advice() {
+fn what_etcd_does_not_take_at_once_is_sent_in_smaller_requests() {
     let server = TestServer::start(Backend::Etcd);
     server.client().put_ipam(&fixtures::wide_ipam()).expect("ipam");
-    let machines = serde_json::to_string(&fixtures::workers(300, 0)).expect("JSON");
+    let machines = serde_json::to_string(&fixtures::workers(1_800, 0)).expect("JSON");
     let url = server.url();
     let create = ["--server", &url, "machines", "create", "-f", "-"];
-    let refused = sabactl(create, &machines);
+    // Whoever asks for one size gets that one or none.
+    let refused = sabactl(create.into_iter().chain(["--batch-size", "1800"]), &machines);
     assert_eq!(refused.code, 4, "{}", refused.stderr);
-    assert!(refused.stderr.contains("--max-txn-ops") && refused.stderr.contains("--batch-size"), "{}", refused.stderr);
-    let accepted = sabactl(create.into_iter().chain(["--batch-size", "50"]), &machines);
+    assert!(
+        refused.stderr.contains("fit into one request") && refused.stderr.contains("--batch-size"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(server.client().list_machines(&Default::default()).map_or(0, |machines| machines.len()), 0);
+    let accepted = sabactl(create, &machines);
     assert_eq!(accepted.code, 0, "{}", accepted.stderr);
-    assert_eq!(server.client().list_machines(&Default::default()).expect("machines").len(), 300);
+    assert!(accepted.stderr.contains("Registered 1800 machines in "), "{}", accepted.stderr);
+    assert_eq!(server.client().list_machines(&Default::default()).expect("machines").len(), 1_800);
 }

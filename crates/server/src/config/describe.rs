@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use sabakan_domain::{
+    access::CryptsAccess,
     ipam::OutsidePool,
     provision::{accept::Options, guards::Strictness, schedule::Class},
 };
@@ -18,7 +19,7 @@ use crate::{
     repair::RepairConfig,
 };
 
-use super::{EtcdSettings, ListenAddress, Pem, ServerConfig, StoreConfig, cluster::IN_CLUSTER};
+use super::{EtcdSettings, ListenAddress, MetricsConfig, Pem, ServerConfig, StoreConfig, cluster::IN_CLUSTER};
 
 /// Stands where a secret would.
 const SET: &str = "(set)";
@@ -40,6 +41,7 @@ pub fn describe(config: &ServerConfig) -> String {
         key_file,
         audit_retention_days,
         require_token,
+        crypts_access,
         outside_pool,
         unknown_parameters,
         provisioning,
@@ -48,15 +50,18 @@ pub fn describe(config: &ServerConfig) -> String {
         graphql,
         metrics,
         log,
-        request_id_header,
+        request_id_header: _,
         feeds: _,
-        without_effect,
+        connections,
+        bodies: _,
+        without_effect: _,
     } = config;
     let mut lines = Lines::default();
     lines.put("data-dir", path(data_dir));
     lines.put("http", listeners(http));
     lines.put("https", listeners(https));
     lines.put("allow-ips", allow_ips.to_string().split(',').map(str::to_owned).collect::<Vec<_>>());
+    lines.put_some("connections-per-address", connections.per_address);
     lines.put_some("advertise-url", advertise_url.as_deref());
     lines.put_some("advertise-url-https", advertise_url_https.as_deref());
     lines.put_some("server-cert", tls.as_ref().map(|tls| path(&tls.cert)));
@@ -69,25 +74,33 @@ pub fn describe(config: &ServerConfig) -> String {
     lines.put("key-file", path(key_file));
     lines.put("audit-retention-days", *audit_retention_days);
     lines.put("require-token", *require_token);
+    lines.put("crypts-access", crypts_access.as_str());
     lines.put("allow-outside-pool", *outside_pool == OutsidePool::Allow);
     lines.put("lenient-queries", *unknown_parameters == UnknownParameters::Ignore);
     lines.put("enable-playground", graphql.playground);
     lines.put("graphql-open-mutations", graphql.open_mutations);
-    lines.put("metrics", listeners(&metrics.listen));
-    lines.put("metrics-machines", metrics.options.machines);
-    lines.put("metrics-raw-paths", metrics.options.raw_paths);
+    self::metrics(&mut lines, metrics);
     self::provisioning(&mut lines, provisioning);
     self::cluster(&mut lines, cluster);
-    let RepairConfig { repairer, period } = repair;
-    lines.put("repairer", *repairer);
-    lines.put("repair-period", format!("{period:?}"));
+    self::repair(&mut lines, repair);
     self::log(&mut lines, log);
     let mut text = serde_saphyr::to_string(&lines).expect("texts serialise");
+    text.push_str(&remarks(config));
+    text
+}
+
+/// What the keys do not say, as comments.
+fn remarks(config: &ServerConfig) -> String {
+    let ServerConfig { store, request_id_header, crypts_access, without_effect, .. } = config;
+    let mut text = String::new();
     if *store == StoreConfig::Embedded {
         text.push_str("# The store is the embedded one, in data-dir.\n");
     }
     if request_id_header != sabakan_wire::rest::REQUEST_ID_HEADER {
         text.push_str(&format!("# Request ids come in the header {request_id_header}.\n"));
+    }
+    if *crypts_access == CryptsAccess::Open {
+        text.push_str("# crypts-access gives the disk keys of every machine to everybody who reaches the server.\n");
     }
     for setting in without_effect {
         text.push_str(&format!("# {setting} has no effect in this version.\n"));
@@ -118,6 +131,19 @@ impl Lines {
     }
 }
 
+fn metrics(lines: &mut Lines, metrics: &MetricsConfig) {
+    let MetricsConfig { listen, options } = metrics;
+    lines.put("metrics", listeners(listen));
+    lines.put("metrics-machines", options.machines);
+    lines.put("metrics-raw-paths", options.raw_paths);
+}
+
+fn repair(lines: &mut Lines, config: &RepairConfig) {
+    let RepairConfig { repairer, period } = config;
+    lines.put("repairer", *repairer);
+    lines.put("repair-period", format!("{period:?}"));
+}
+
 fn log(lines: &mut Lines, log: &LogConfig) {
     let LogConfig { format, level, file } = log;
     lines.put("log-format", format.to_string());
@@ -140,8 +166,9 @@ fn etcd(lines: &mut Lines, settings: &EtcdSettings) {
 }
 
 fn provisioning(lines: &mut Lines, config: &ProvisioningConfig) {
-    let ProvisioningConfig { ironic, bmc_types, rules, conductor, ipmitool, fleet } = config;
+    let ProvisioningConfig { ironic, ironic_tls, bmc_types, rules, conductor, ipmitool, fleet } = config;
     lines.put("ironic", listeners(ironic));
+    lines.put("ironic-tls", ironic_tls.as_str());
     lines.put("simulated-hardware", fleet.is_some());
     lines.put("ipmitool", path(ipmitool));
     let Options {
@@ -150,9 +177,11 @@ fn provisioning(lines: &mut Lines, config: &ProvisioningConfig) {
         power_off_after_verify,
         no_provide_in_maintenance,
         clean_priorities,
+        cleaning,
     } = rules;
     lines.put("require-healthy", *require_healthy);
     lines.put("automated-clean", !no_automated_clean);
+    lines.put("cleaning", cleaning.as_str());
     lines.put("power-off-after-verify", *power_off_after_verify);
     lines.put("provide-in-maintenance", !no_provide_in_maintenance);
     lines.put_some("clean-priorities", (!clean_priorities.is_empty()).then(|| json!(clean_priorities)));

@@ -52,3 +52,6 @@ pub const CLUSTER_SETTLE: (Duration, Duration) = (Duration::from_millis(1), Dura
 
 /// How long another registry may take to answer: less than a request that waits for it.
 pub const CLUSTER_REGISTRY_TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(25));
+
+/// Largest share of one address: more than a server ever accepts, which turns the share off.
+pub const CONNECTIONS_PER_ADDRESS_MAX: u64 = 1_000_000;

@@ -23,14 +23,18 @@ mod values;
 use std::path::PathBuf;
 
 use axum::http::HeaderName;
-use sabakan_domain::{access::AllowedNetworks, ipam::OutsidePool};
+use sabakan_domain::{
+    access::{AllowedNetworks, CryptsAccess, UnknownCryptsAccess},
+    ipam::OutsidePool,
+};
 use sabakan_service::metrics::MetricsOptions;
 use sabakan_wire::rest::UnknownParameters;
 
 use crate::{
     cluster::ClusterConfig,
+    http::{BodyBounds, ConnectionBounds},
     logging::{LogConfig, UnknownWord},
-    provisioning::ProvisioningConfig,
+    provisioning::{IronicTls, ProvisioningConfig, UnknownIronicTls},
     repair::RepairConfig,
     rest::FeedBounds,
 };
@@ -79,6 +83,8 @@ pub struct ServerConfig {
     pub audit_retention_days: u32,
     /// Whether only tokens give rights.
     pub require_token: bool,
+    /// Who is given disk keys besides operators.
+    pub crypts_access: CryptsAccess,
     /// Whether machines may be registered whose addresses leave the pool.
     pub outside_pool: OutsidePool,
     /// What becomes of search parameters that are not ours.
@@ -99,6 +105,10 @@ pub struct ServerConfig {
     pub request_id_header: HeaderName,
     /// The bounds of event feeds; nobody sets them.
     pub feeds: FeedBounds,
+    /// The bounds of connections; people set the share of an address.
+    pub connections: ConnectionBounds,
+    /// The bounds of request bodies; nobody sets them.
+    pub bodies: BodyBounds,
     /// Settings that are understood but do nothing yet, as people wrote them.
     pub without_effect: Vec<String>,
 }
@@ -154,6 +164,7 @@ impl ServerConfig {
         let data_dir = setting!(from, "data-dir", data_dir);
         let data_dir = from.check(&data_dir, values::path).unwrap_or_else(|| defaults::DATA_DIR.into());
         let [http, https, metrics, ironic] = listeners(from);
+        let ironic_tls = ironic_tls(from);
         let advertise_url = setting!(from, "advertise-url", advertise_url);
         let advertise_url_https = setting!(from, "advertise-url-https", advertise_url_https);
         let outside_pool = setting!(from, "allow-outside-pool", allow_outside_pool);
@@ -182,9 +193,10 @@ impl ServerConfig {
             key_file,
             audit_retention_days: from.check(&retention, values::days).unwrap_or(60),
             require_token,
+            crypts_access: crypts_access(from),
             outside_pool: if outside_pool { OutsidePool::Allow } else { OutsidePool::Refuse },
             unknown_parameters: unknown_parameters(from),
-            provisioning: provisioning::provisioning(from, ironic),
+            provisioning: provisioning::provisioning(from, ironic, ironic_tls),
             cluster: cluster::cluster(from, &store, [&etcd_prefix, &states_prefix]),
             repair: repair::repair(from),
             store,
@@ -195,6 +207,8 @@ impl ServerConfig {
             log: log(from),
             request_id_header: request_id_header(from),
             feeds: FeedBounds::default(),
+            connections: ConnectionBounds { per_address: per_address(from), ..ConnectionBounds::default() },
+            bodies: BodyBounds::default(),
             without_effect: without_effect(from),
         }
     }
@@ -238,6 +252,12 @@ fn addresses(from: &mut Sources<'_>, given: &Option<Given<Texts>>, default: Opti
     }
 }
 
+fn ironic_tls(from: &mut Sources<'_>) -> IronicTls {
+    let given = setting!(from, "ironic-tls", ironic_tls);
+    let rule = |text: &str| text.parse().map_err(|error: UnknownIronicTls| error.to_string());
+    from.check(&given, rule).unwrap_or_default()
+}
+
 fn allow_ips(from: &mut Sources<'_>) -> AllowedNetworks {
     let Some(given) = setting!(from, "allow-ips", allow_ips) else {
         return AllowedNetworks::default();
@@ -245,6 +265,17 @@ fn allow_ips(from: &mut Sources<'_>) -> AllowedNetworks {
     let rule = |text: &str| AllowedNetworks::new([text]).map(|_| text.to_owned()).map_err(|error| error.to_string());
     let networks = from.check_each(&given, rule);
     AllowedNetworks::new(networks).expect("each was accepted alone")
+}
+
+fn crypts_access(from: &mut Sources<'_>) -> CryptsAccess {
+    let given = setting!(from, "crypts-access", crypts_access);
+    let rule = |text: &str| text.parse().map_err(|error: UnknownCryptsAccess| error.to_string());
+    from.check(&given, rule).unwrap_or_default()
+}
+
+fn per_address(from: &mut Sources<'_>) -> Option<u64> {
+    let given = setting!(from, "connections-per-address", connections_per_address);
+    from.check(&given, values::connections)
 }
 
 /// Both files are opened now, because a wrong path is better found before anything has started.

@@ -23,7 +23,7 @@ use super::{
     sources::{Given, Sources, read_file},
     values,
 };
-use crate::provisioning::ProvisioningConfig;
+use crate::provisioning::{IronicTls, ProvisioningConfig};
 
 /// The flags of provisioning. All but the two tables, which only a file can hold.
 #[derive(Clone, Default, clap::Args)]
@@ -42,6 +42,10 @@ pub struct ProvisioningFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help = help("Clean a machine before it becomes available, unless its node says otherwise", defaults::YES))]
     pub automated_clean: Option<String>,
+    #[arg(long, value_name = "full|keys-only",
+        help = help("What automated cleaning erases: disks and disk keys, or disk keys alone; driver_info.cleaning of a node wins",
+            defaults::CLEANING))]
+    pub cleaning: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help = help("Deploy only machines whose lifecycle state is healthy; off, uninitialized ones too", defaults::NO))]
     pub require_healthy: Option<String>,
@@ -108,13 +112,14 @@ macro_rules! setting {
 }
 
 /// Everything about provisioning but its listeners, which are judged together with the others.
-pub fn provisioning(from: &mut Sources<'_>, ironic: Vec<ListenAddress>) -> ProvisioningConfig {
+pub fn provisioning(from: &mut Sources<'_>, ironic: Vec<ListenAddress>, ironic_tls: IronicTls) -> ProvisioningConfig {
     let simulated = setting!(from, "simulated-hardware", simulated_hardware);
     let simulated = from.check(&simulated, values::boolean).unwrap_or_default();
     let ipmitool = setting!(from, "ipmitool", ipmitool);
     let path = (from.env)("PATH").unwrap_or_default();
     ProvisioningConfig {
         ironic,
+        ironic_tls,
         rules: rules(from),
         conductor: conductor(from),
         ipmitool: from.check(&ipmitool, values::path).unwrap_or_else(|| find_tool(path.as_ref())),
@@ -125,6 +130,8 @@ pub fn provisioning(from: &mut Sources<'_>, ironic: Vec<ListenAddress>) -> Provi
 
 fn rules(from: &mut Sources<'_>) -> Options {
     let clean = setting!(from, "automated-clean", automated_clean);
+    let cleaning = setting!(from, "cleaning", cleaning);
+    let cleaning = from.check(&cleaning, str::parse).unwrap_or_default();
     let healthy = setting!(from, "require-healthy", require_healthy);
     let power_off = setting!(from, "power-off-after-verify", power_off_after_verify);
     let provide = setting!(from, "provide-in-maintenance", provide_in_maintenance);
@@ -135,6 +142,7 @@ fn rules(from: &mut Sources<'_>) -> Options {
         power_off_after_verify: truth(&power_off, false),
         no_provide_in_maintenance: !truth(&provide, true),
         clean_priorities: clean_priorities(from),
+        cleaning,
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     repair::RepairFlags,
     secret::Secret,
 };
+use crate::yaml::{self, YamlRefusal};
 
 /// The flags of the server. Nothing is checked here and no default is filled in: what is absent may stand in the file.
 #[derive(Clone, Default, clap::Args)]
@@ -29,8 +30,13 @@ pub struct Flags {
         help = help("Addresses for HTTPS, as for --http; `none` turns it off", defaults::HTTPS))]
     pub https: Option<Vec<String>>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
-        help = help("Addresses for the Ironic-compatible provisioning API, as for --http; `none` turns it off", defaults::IRONIC))]
+        help = help("Addresses for the Ironic-compatible provisioning API, as for --http; it is also below /v1 of --https. `none` \
+            turns it off in both places", defaults::IRONIC))]
     pub ironic: Option<Vec<String>>,
+    #[arg(long, value_name = "WHEN", help_heading = "Listeners",
+        help = help("Whether --ironic speaks TLS, with the certificate of --https: auto (where other hosts can reach it), on or off. \
+            Off, its tokens and BMC passwords can be read on the way", defaults::IRONIC_TLS))]
+    pub ironic_tls: Option<String>,
     #[arg(long, value_name = "ADDRESS", help_heading = "Listeners",
         help = help("Addresses for /metrics alone, as for --http", "/metrics is on --http and --https"))]
     pub metrics: Option<Vec<String>>,
@@ -64,6 +70,10 @@ pub struct Flags {
         help = help("Addresses and networks from which changes are accepted, separated by commas; empty means nobody",
             defaults::ALLOW_IPS))]
     pub allow_ips: Option<Vec<String>>,
+    #[arg(long, value_name = "NUMBER", help_heading = "Access",
+        help = help("Connections that one address may hold, so that nobody keeps everybody else out; a proxy in front of many needs \
+            more. This machine has no bound", defaults::CONNECTIONS_PER_ADDRESS))]
+    pub connections_per_address: Option<String>,
     #[arg(
         long,
         value_name = "URL",
@@ -127,6 +137,11 @@ pub struct Flags {
         help = help("Give rights to tokens only, not to addresses. Needs an admin token: sabactl tokens create --role admin",
             defaults::NO))]
     pub require_token: Option<String>,
+    #[arg(long, value_name = "WHO", help_heading = "Access",
+        help = help("Who is given disk keys besides operators: machine (only the machine they belong to, known by its address or its \
+            token) or open (everybody who reaches the server, as with the older service). Dangerous: open gives away the keys of \
+            every disk", defaults::CRYPTS_ACCESS))]
+    pub crypts_access: Option<String>,
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         help_heading = "Registry",
         help = help("Register machines although their addresses leave the IPAM pool: for a registry taken over from a service \
@@ -198,6 +213,7 @@ pub struct File {
     pub http: Line<Texts>,
     pub https: Line<Texts>,
     pub ironic: Line<Texts>,
+    pub ironic_tls: Line<String>,
     pub metrics: Line<Texts>,
     pub metrics_machines: Line<String>,
     pub metrics_raw_paths: Line<String>,
@@ -207,6 +223,7 @@ pub struct File {
     pub server_cert: Line<String>,
     pub server_key: Line<String>,
     pub allow_ips: Line<Texts>,
+    pub connections_per_address: Line<String>,
     pub etcd_endpoints: Line<Texts>,
     pub etcd_prefix: Line<String>,
     pub etcd_timeout: Line<String>,
@@ -222,6 +239,7 @@ pub struct File {
     pub key_file: Line<String>,
     pub audit_retention_days: Line<String>,
     pub require_token: Line<String>,
+    pub crypts_access: Line<String>,
     pub allow_outside_pool: Line<String>,
     pub lenient_queries: Line<String>,
     pub enable_playground: Line<String>,
@@ -231,6 +249,7 @@ pub struct File {
     pub conductor_name: Line<String>,
     pub simulated_hardware: Line<String>,
     pub automated_clean: Line<String>,
+    pub cleaning: Line<String>,
     pub require_healthy: Line<String>,
     pub power_off_after_verify: Line<String>,
     pub provide_in_maintenance: Line<String>,
@@ -360,11 +379,12 @@ pub struct Unreadable {
 
 /// Reads the file's text. Stops at the first thing that is not as the types above say; what values mean is judged later.
 pub fn parse(text: &str) -> Result<File, Unreadable> {
-    let options = serde_saphyr::options! { with_snippet: false };
-    let file = serde_saphyr::from_str_with_options::<Option<File>>(text, options);
-    file.map(Option::unwrap_or_default).map_err(|error| Unreadable {
-        line: error.location().map(|location| location.line()).filter(|line| *line > 0),
-        reason: reason(&error),
+    yaml::parse::<Option<File>>(text).map(Option::unwrap_or_default).map_err(|refusal| match refusal {
+        YamlRefusal::Bound(bound) => Unreadable { line: None, reason: bound },
+        YamlRefusal::Malformed(error) => Unreadable {
+            line: error.location().map(|location| location.line()).filter(|line| *line > 0),
+            reason: reason(&error),
+        },
     })
 }
 

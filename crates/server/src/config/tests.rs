@@ -81,10 +81,12 @@ allow-outside-pool: false
 audit-retention-days: 60
 automated-clean: true
 clean-concurrency: 100
+cleaning: full
 cluster-period: 60s
 cluster-planner: true
 cluster-settle: 60s
 conductor: true
+crypts-access: machine
 data-dir: ./sabakan-data
 deploy-concurrency: 250
 enable-playground: false
@@ -99,6 +101,7 @@ inspect-concurrency: 64
 ipmitool: ipmitool
 ironic:
 - 127.0.0.1:6385
+ironic-tls: auto
 key-file: ./sabakan-data/disk-keys.json
 lenient-queries: false
 log-format: plain
@@ -174,6 +177,20 @@ fn what_the_older_service_took_works() {
 }
 
 #[test]
+fn connections_of_one_address() {
+    let case = Case::new();
+    let share = |flags: &[&str]| {
+        case.load(flags).map(|config| config.connections.per_address).map_err(|errors| errors.to_string())
+    };
+    assert_eq!(share(&[]), Ok(None));
+    assert_eq!(share(&["--connections-per-address", "2000"]), Ok(Some(2_000)));
+    for wrong in ["0", "1.5", "many", "1000001"] {
+        let error = share(&["--connections-per-address", wrong]).expect_err(wrong);
+        assert!(error.contains(&format!("{wrong:?} is not a number from 1 to 1000000")), "{error}");
+    }
+}
+
+#[test]
 fn lists_are_lists_or_texts_with_commas() {
     let case = Case::new();
     let http = |yaml: &str| {
@@ -224,6 +241,8 @@ fn each_rule_is_explained_at_its_place() {
         &["--etcd-max-request-bytes: \"1KiB\" is not between 262144 and 536870912"],
     );
     check(&["--allow-outside-pool=perhaps"], &["--allow-outside-pool: \"perhaps\" is neither true nor false"]);
+    check(&["--crypts-access", "all"], &["--crypts-access: \"all\" is neither machine nor open"]);
+    check(&["--ironic-tls", "maybe"], &["--ironic-tls: \"maybe\" is none of auto, on, off"]);
     check(&["--log-format", "xml"], &["--log-format: \"xml\" is none of plain, logfmt, json"]);
     check(&["--log-level", "all"], &["--log-level: \"all\" is none of critical, error, warning, info, debug"]);
     check(&["--log-file", ""], &["--log-file: must not be empty"]);
@@ -481,6 +500,8 @@ fn what_is_described_can_be_read_again() {
         "--etcd-timeout=1500ms",
         "--allow-outside-pool",
         "--lenient-queries",
+        "--crypts-access=open",
+        "--ironic-tls=off",
         "--log-level=warn",
         "--log-file=true",
         &format!("--server-cert={cert}"),
@@ -495,6 +516,7 @@ fn what_is_described_can_be_read_again() {
     assert_eq!(again.data_dir, Path::new("- odd: \"#name"));
     assert!(again.outside_pool == OutsidePool::Allow && again.store == config.store && again.tls == config.tls);
     assert_eq!(again.metrics, config.metrics);
+    assert_eq!((again.crypts_access, again.provisioning.ironic_tls), (CryptsAccess::Open, IronicTls::Off));
     assert_eq!(again.unknown_parameters, UnknownParameters::Ignore);
 }
 
@@ -558,3 +580,19 @@ fn the_header_of_request_ids_is_a_header() {
 mod cluster;
 mod kubernetes;
 mod provisioning;
+
+#[test]
+fn the_provisioning_api_speaks_tls_where_others_reach_it() {
+    let case = Case::new();
+    let check = |args: &[&str], expected: &[bool]| {
+        let config = case.load(args).expect("valid").provisioning;
+        let on: Vec<bool> = config.ironic.iter().map(|address| config.ironic_tls.is_on(address)).collect();
+        assert_eq!(on, expected, "{args:?}");
+    };
+    check(&[], &[false]);
+    check(&["--ironic", "localhost:1,10.0.0.1:1,:2"], &[false, true, true]);
+    check(&["--ironic", "[::1]:1,10.0.0.1:1", "--ironic-tls", "on"], &[true, true]);
+    check(&["--ironic", "[::1]:1,10.0.0.1:1", "--ironic-tls", "off"], &[false, false]);
+    let config = case.load_file("ironic: 0.0.0.0:1\nironic-tls: off\n", &[]).expect("valid").provisioning;
+    assert_eq!(config.ironic_tls, IronicTls::Off);
+}

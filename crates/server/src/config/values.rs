@@ -33,6 +33,11 @@ impl ListenAddress {
         std::iter::once(self.address).chain(self.otherwise).collect()
     }
 
+    /// Whether only this host can reach it.
+    pub fn is_loopback(&self) -> bool {
+        self.socket_addrs().iter().all(|address| address.ip().to_canonical().is_loopback())
+    }
+
     /// Two listeners cannot share an address, but any number of them a free port each.
     pub fn collides(&self, other: &ListenAddress) -> bool {
         self.address == other.address && self.address.port() != 0
@@ -153,6 +158,12 @@ pub fn days(text: &str) -> Result<u32, String> {
     days.ok_or_else(|| format!("{text:?} is not a number of days from 0 to 36500"))
 }
 
+/// A number of connections.
+pub fn connections(text: &str) -> Result<u64, String> {
+    let number = text.trim().parse().ok().filter(|number| (1..=limits::CONNECTIONS_PER_ADDRESS_MAX).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from 1 to {}", limits::CONNECTIONS_PER_ADDRESS_MAX))
+}
+
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -231,6 +242,12 @@ mod tests {
             ["8888", "127.0.0.1", "::1:8888", "localhost", "localhost:", ":+1", ":65536", "example.com:80", "a:b:1", ""]
         {
             assert!(listen_address(text).is_err(), "{text}");
+        }
+        for text in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"] {
+            assert!(listen_address(text).unwrap().is_loopback(), "{text}");
+        }
+        for text in [":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[2001:db8::1]:1"] {
+            assert!(!listen_address(text).unwrap().is_loopback(), "{text}");
         }
         let collide = |one: &str, other: &str| listen_address(one).unwrap().collides(&listen_address(other).unwrap());
         assert!(collide("localhost:1", "127.0.0.1:1") && !collide("127.0.0.1:1", "127.0.0.1:2"));

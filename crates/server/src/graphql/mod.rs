@@ -20,10 +20,11 @@ use sabakan_service::ServiceError;
 use sabakan_wire::rest::ErrorKind;
 
 use crate::{
+    caller::{KnownCaller, Schemes},
     config::GraphqlConfig,
     http::{Failures, Peer},
     limits,
-    rest::{ApiError, App, access::Recognised},
+    rest::{ApiError, App},
 };
 
 /// Where queries go.
@@ -65,23 +66,24 @@ async fn answer(State(graphql): State<Graphql>, request: Request) -> Response {
 async fn serve(graphql: &Graphql, request: Request) -> Result<Answer, Failure> {
     let app = &graphql.app;
     let (parts, body) = request.into_parts();
-    let caller = Recognised::new(app, &parts.headers, parts.extensions.get::<Peer>(), true).await?;
-    caller.judge(app, Deed::ReadRegistry)?;
-    let request = transport::read(app, &parts, body).await?;
+    let peer = parts.extensions.get::<Peer>();
+    let caller = app.gate.recognise(&parts.headers, peer, Schemes::Bearer).await.map_err(ApiError::from)?;
+    app.gate.judge(&caller, Deed::ReadRegistry).await.map_err(ApiError::from)?;
+    let request = transport::read(&parts, body).await?;
     let prepared = graphql.api.prepare(request)?;
     if prepared.operation() != Operation::Query {
         if parts.method == Method::GET {
             return Err(Failure::only_queries());
         }
         if !graphql.open_mutations {
-            caller.judge(app, Deed::ChangeRegistry)?;
+            app.gate.judge(&caller, Deed::ChangeRegistry).await.map_err(ApiError::from)?;
         }
     }
     run(graphql, prepared, &caller).await
 }
 
 /// Runs a request, within bounds.
-async fn run(graphql: &Graphql, prepared: Prepared, caller: &Recognised) -> Result<Answer, Failure> {
+async fn run(graphql: &Graphql, prepared: Prepared, caller: &KnownCaller) -> Result<Answer, Failure> {
     let (actor, kind, text) = match prepared.operation() {
         Operation::Query | Operation::Subscription => {
             (None, ErrorKind::Unavailable, "the answer took too long; try again, or ask for less")

@@ -11,10 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::error::Failure;
-use crate::{
-    limits,
-    rest::{App, body},
-};
+use crate::{limits, rest::body};
 
 /// A body as clients send it. Keys it does not know are ignored, and the decoder lowers those it knows.
 #[derive(Default, Deserialize)]
@@ -27,10 +24,10 @@ struct RequestJson {
 }
 
 /// Takes a request from HTTP.
-pub(super) async fn read(app: &App, parts: &Parts, body: Body) -> Result<Request, Failure> {
+pub(super) async fn read(parts: &Parts, body: Body) -> Result<Request, Failure> {
     match parts.method {
         Method::POST if is_json(&parts.headers) => {
-            let bytes = body::read(&app.bodies, &parts.headers, body, limits::GRAPHQL_BYTES_MAX).await?;
+            let bytes = body::read(&parts.headers, body, limits::GRAPHQL_BYTES_MAX).await?;
             from_json(&bytes)
         }
         Method::GET => from_uri(&parts.uri),

@@ -13,7 +13,7 @@ use sabakan_service::metrics::Metrics;
 use sabakan_wire::rest::ErrorKind;
 
 use super::{Peer, url_tokens};
-use crate::{limits, rest::ApiError};
+use crate::{caller::TokenExposure, limits, rest::ApiError};
 
 /// What requests are wrapped in.
 pub struct Around {
@@ -21,8 +21,8 @@ pub struct Around {
     pub id_header: HeaderName,
     /// Where requests are counted; absent: they are not.
     pub metrics: Option<Arc<Metrics>>,
-    /// What answers a request that carries a token in its URL, in the shape of the API it was sent to.
-    pub refuse_url_token: fn(parameter: &str) -> Response,
+    /// What answers a request whose token others may have read, in the shape of the API it was sent to.
+    pub refuse_token: fn(exposure: TokenExposure) -> Response,
 }
 
 /// What went wrong in an answer that has its body already.
@@ -32,16 +32,16 @@ pub(crate) struct Failures(pub(crate) Vec<ApiError>);
 /// Wraps a request. The outermost layer: nothing answers without passing here.
 pub async fn observe(State(around): State<Arc<Around>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let Around { id_header, metrics, refuse_url_token } = &*around;
+    let Around { id_header, metrics, refuse_token } = &*around;
     let id = request_id(&request, id_header);
     let seen = Seen::of(&request);
     let counted = metrics.as_ref().map(|metrics| {
         let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         (metrics, metrics.request(request.method().as_str(), request.uri().path(), route))
     });
-    let mut response = match url_tokens::token_parameter(request.uri()) {
-        // Before anything is done: a caller that is served once keeps sending its token where everybody writes it down.
-        Some(parameter) => refuse_url_token(parameter),
+    let mut response = match TokenExposure::of(&request) {
+        // Before anything is done: a caller that is served once keeps sending its token where others read it.
+        Some(exposure) => refuse_token(exposure),
         None => next.run(request).await,
     };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {

@@ -5,6 +5,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,6 +15,8 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::activity::Activity;
 
 /// How long a client may take nothing.
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +34,26 @@ pub struct StallGuard<S> {
     /// Present while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Learns what comes and goes.
+    activity: Option<Arc<Activity>>,
 }
 
 impl<S> StallGuard<S> {
     /// Guards a stream.
     pub fn new(stream: S, patience: Patience, stop: CancellationToken) -> StallGuard<S> {
-        StallGuard { stream, patience, waiting: None, stop: Some(Box::pin(stop.cancelled_owned())) }
+        StallGuard { stream, patience, waiting: None, stop: Some(Box::pin(stop.cancelled_owned())), activity: None }
+    }
+
+    /// The same, telling what comes and goes.
+    pub fn telling(self, activity: Arc<Activity>) -> StallGuard<S> {
+        StallGuard { activity: Some(activity), ..self }
+    }
+
+    /// Tells that the client took something.
+    fn tell(&self, outcome: &Poll<io::Result<usize>>) {
+        if let (Some(activity), Poll::Ready(Ok(1..))) = (&self.activity, outcome) {
+            activity.taken();
+        }
     }
 
     /// Passes on what a write came to, or its failure when it has waited too long.
@@ -61,7 +78,13 @@ impl<S> StallGuard<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let guard = self.get_mut();
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut guard.stream).poll_read(context, buffer);
+        if let Some(activity) = guard.activity.as_ref().filter(|_| buffer.filled().len() > before) {
+            activity.came();
+        }
+        outcome
     }
 }
 
@@ -69,6 +92,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let guard = self.get_mut();
         let outcome = Pin::new(&mut guard.stream).poll_write(context, bytes);
+        guard.tell(&outcome);
         guard.judge(context, outcome)
     }
 
@@ -79,6 +103,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     ) -> Poll<io::Result<usize>> {
         let guard = self.get_mut();
         let outcome = Pin::new(&mut guard.stream).poll_write_vectored(context, parts);
+        guard.tell(&outcome);
         guard.judge(context, outcome)
     }
 

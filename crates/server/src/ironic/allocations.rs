@@ -59,7 +59,7 @@ async fn show(State(app): State<App>, call: Call, Path(id): Path<String>, query:
 
 async fn create(State(app): State<App>, call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
     call.has_method(52)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, input) = AllocationInput::parse_new(body, call.version)?;
     let AllocationInput { candidate_nodes, extra, name, node, owner, resource_class, traits } = input;
     let wish = Wish {
@@ -84,7 +84,7 @@ async fn update(
     body: Body,
 ) -> Result<Response, Fault> {
     call.has_method(57)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let operations = parse_patch::<AllocationEdit>(body, call.version)?;
     let write = |fields: &Fields| {
         let patched = AllocationEdit::from(fields).patched(&operations);

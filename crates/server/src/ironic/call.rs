@@ -9,11 +9,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use sabakan_domain::{
-    access::{Caller, Deed, permits},
-    audit::{self, Known},
-};
+use sabakan_domain::{access::Deed, audit};
 use sabakan_service::{ServiceError, error_chain};
 use sabakan_wire::ironic::{
     API_VERSION, MAX_VERSION_HEADER, MIN_VERSION_HEADER, NESTING_MAX, REQUEST_ID, VERSION_HEADER, Version, nesting,
@@ -22,11 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{App, error::Fault, ramdisk};
-use crate::{
-    http::Peer,
-    limits,
-    rest::access::{bearer, declared},
-};
+use crate::{caller::Schemes, http::Peer, limits, rest::body::json_values};
 
 /// A request, as handlers see it.
 #[derive(Debug, Clone)]
@@ -121,35 +113,18 @@ fn finish(mut response: Response, version: Option<Version>, id: &str) -> Respons
 /// Recognises and judges the caller.
 async fn look(app: &App, parts: &Parts, version: Version) -> Result<Call, Fault> {
     let headers = &parts.headers;
-    let ip = parts.extensions.get::<Peer>().map(|peer| peer.0.ip().to_canonical());
     let wanted = deed(&parts.method, parts.uri.path());
-    let shown = bearer(headers).map(str::to_owned).or_else(|| basic(headers)).filter(|_| wanted.is_some());
-    let recognised = match &shown {
-        None => None,
-        Some(text) => match app.tokens.recognise(text).await? {
-            Some(found) => Some(found),
-            None => {
-                return Err(Fault::stranger("the token is malformed, unknown or revoked; leave it out or use another"));
-            }
-        },
-    };
-    let caller = Caller { ip, token: recognised.as_ref().map(|(_, role)| *role) };
-    if let Some(deed) = wanted
-        && let Err(denied) = permits(deed, &caller, &app.policy)
-    {
-        let text = denied.to_string();
-        return Err(if shown.is_some() { Fault::forbidden(text) } else { Fault::stranger(text) });
+    let schemes = if wanted.is_some() { Schemes::BearerOrBasic } else { Schemes::Ignored };
+    let caller = app.gate.recognise(headers, parts.extensions.get::<Peer>(), schemes).await?;
+    if let Some(deed) = wanted {
+        app.gate.judge(&caller, deed).await?;
     }
-    let (name, known) = match recognised {
-        Some((name, _)) => (name, Known::Token),
-        None => (declared(headers), Known::Declared),
-    };
     let seen = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok()).filter(|value| *value != "*");
     let seen = seen.map(|value| u64::from_str_radix(value.trim_matches('"'), 16));
     Ok(Call {
         version,
-        base: base(headers),
-        actor: Arc::new(audit::Actor { name, known, ip }),
+        base: base(parts),
+        actor: caller.actor,
         // A version that is none of ours is no node's version.
         known: seen.map(|seen| seen.unwrap_or(u64::MAX)),
     })
@@ -165,62 +140,43 @@ fn deed(method: &Method, path: &str) -> Option<Deed> {
     }
 }
 
-/// The password of HTTP basic authentication: a token. The user name is for the client's own use.
-fn basic(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, text) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let decoded = STANDARD.decode(text.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    // What cannot be read was meant to be something; it is refused as a token nobody knows.
-    Some(
-        decoded
-            .as_deref()
-            .and_then(|text| text.split_once(':'))
-            .map_or_else(String::new, |(_, password)| password.to_owned()),
-    )
-}
-
 /// The address the client used. A proxy's word for the scheme is believed: nothing but links depends on it.
-fn base(headers: &HeaderMap) -> String {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let scheme = text("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https")).unwrap_or("http");
-    format!("{scheme}://{}", text("host").unwrap_or("localhost"))
+fn base(parts: &Parts) -> String {
+    let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let is_tls = parts.extensions.get::<Peer>().is_some_and(|peer| peer.1);
+    let own = if is_tls { "https" } else { "http" };
+    let scheme = text("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https")).unwrap_or(own);
+    // HTTP/2 has no such header; the address is in the URL.
+    let host = text("host").or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
 /// Reads a JSON body of at most `max` bytes; none at all is `null`.
-pub(super) async fn read_json(app: &App, headers: &HeaderMap, body: Body, max: usize) -> Result<Value, Fault> {
-    let payload = crate::rest::body::read_any(&app.bodies, headers, body, max).await?;
+pub(super) async fn read_json(headers: &HeaderMap, body: Body, max: usize) -> Result<Value, Fault> {
+    let payload = crate::rest::body::read_any(headers, body, max).await?;
     if payload.is_empty() {
         return Ok(Value::Null);
     }
-    if values(&payload) > limits::JSON_VALUES_MAX {
+    if payload.len() <= limits::DECODE_INLINE_MAX {
+        return decode(&payload);
+    }
+    // Megabytes of what a ramdisk found would keep everybody waiting whose connection this thread serves.
+    let decoded = tokio::task::spawn_blocking(move || decode(&payload)).await;
+    decoded.map_err(|_| Fault::defect("internal error"))?
+}
+
+fn decode(payload: &[u8]) -> Result<Value, Fault> {
+    if json_values(payload) > limits::JSON_VALUES_MAX {
         return Err(Fault::invalid(format!("the body has more than {} values", limits::JSON_VALUES_MAX)));
     }
     // The parser's text names a place, never what stands there: it may be a password.
-    let value: Value = serde_json::from_slice(&payload).map_err(|error| {
+    let value: Value = serde_json::from_slice(payload).map_err(|error| {
         Fault::invalid(format!("the body is not JSON (line {}, column {})", error.line(), error.column()))
     })?;
     if nesting(&value) > NESTING_MAX {
         return Err(Fault::invalid(format!("the body is nested more than {NESTING_MAX} levels deep")));
     }
     Ok(value)
-}
-
-/// How many values a JSON text has at most: one more in every bracket and after every comma. Counted in the text, before there is any.
-fn values(text: &[u8]) -> usize {
-    let (mut count, mut quoted, mut escaped) = (1, false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' | b'[' | b'{' if !quoted => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 /// An answer with a body.
@@ -260,26 +216,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_counted_before_they_are_made() {
-        let check = |text: &str, expected: usize| assert_eq!(values(text.as_bytes()), expected, "{text}");
-        check("7", 1);
-        check("[[],[],[]]", 7);
-        check(r#"{"a":1,"b":[2,3]}"#, 5);
-        check(r#"{"a":"[,{\",["}"#, 2);
-    }
-
-    #[test]
-    fn who_shows_what() {
-        let check = |value: &str, expected: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).expect("a header"));
-            assert_eq!(basic(&headers).as_deref(), expected, "{value}");
-        };
-        check(&format!("Basic {}", STANDARD.encode("me:secret:x")), Some("secret:x"));
-        check("Basic ???", Some(""));
-        check("Bearer x", None);
+    fn requests_and_deeds() {
         assert_eq!(deed(&Method::GET, "/"), None);
         assert_eq!(deed(&Method::GET, "/v1/nodes"), Some(Deed::ReadRegistry));
         assert_eq!(deed(&Method::PUT, "/v1/nodes/x/states/power"), Some(Deed::ChangeNodes));
+    }
+
+    #[test]
+    fn links_begin_with_the_address_the_client_used() {
+        let check = |uri: &str, headers: &[(&str, &str)], is_tls: bool, expected: &str| {
+            let mut request = Request::builder().uri(uri);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+            parts.extensions.insert(Peer("192.0.2.1:1".parse().expect("an address"), is_tls));
+            assert_eq!(base(&parts), expected);
+        };
+        check("/v1", &[("host", "h:6385")], false, "http://h:6385");
+        check("/v1", &[("host", "h:8443")], true, "https://h:8443");
+        check("https://h:8443/v1", &[], true, "https://h:8443");
+        check("/v1", &[("host", "h"), ("x-forwarded-proto", "https")], false, "https://h");
+        check("/v1", &[("host", "h"), ("x-forwarded-proto", "gopher")], true, "https://h");
+        check("/v1", &[], false, "http://localhost");
     }
 }

@@ -65,7 +65,7 @@ async fn show(State(app): State<App>, call: Call, Path(id): Path<String>, query:
 }
 
 async fn create(State(app): State<App>, call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, about) = ChassisInput::parse_new(body, call.version)?;
     let chassis = within(app.chassis.create(&call.actor, id, about)).await?;
     Ok(made(&call, &chassis, &format!("chassis/{}", chassis.id)))
@@ -78,7 +78,7 @@ async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let operations = parse_patch::<ChassisInput>(body, call.version)?;
     let write = |about: &About| {
         let patched = ChassisInput::from(about).patched(&operations);

@@ -13,7 +13,7 @@ use sabakan_wire::{
 };
 use serde_json::json;
 
-use crate::{rest::ApiError, status::status};
+use crate::{caller::CallerRefusal, rest::ApiError, status::status};
 
 /// An answer that is not a success.
 #[derive(Debug, Clone)]
@@ -151,6 +151,18 @@ impl From<ApiError> for Fault {
             kind => status(kind),
         };
         Fault { cause: error.cause().map(Arc::from), ..Fault::new(status, error.reason()) }
+    }
+}
+
+impl From<CallerRefusal> for Fault {
+    fn from(refusal: CallerRefusal) -> Fault {
+        match refusal {
+            CallerRefusal::UnknownToken => Fault::stranger(CallerRefusal::UNKNOWN_TOKEN),
+            CallerRefusal::Denied { text, shown: true } => Fault::forbidden(text),
+            // Clients of this API ask for credentials when they read 401, and give up when they read 403.
+            CallerRefusal::Denied { text, shown: false } => Fault::stranger(text),
+            CallerRefusal::Trouble(error) => error.into(),
+        }
     }
 }
 

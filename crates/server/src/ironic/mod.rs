@@ -30,10 +30,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, put},
 };
-use sabakan_domain::access::Policy;
-use sabakan_service::{Allocations, ChassisService, Nodes, Ports, Recipes, Tokens};
+use sabakan_service::{Allocations, ChassisService, Nodes, Ports, Recipes};
 use sabakan_wire::ironic::{root, root_v1};
-use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -41,7 +39,11 @@ use self::{
     call::{Call, json},
     error::Fault,
 };
-use crate::{provisioning::Provisioning, rest};
+use crate::{
+    caller::{Gate, TokenExposure},
+    provisioning::Provisioning,
+    rest,
+};
 
 /// What handlers work with.
 #[derive(Clone)]
@@ -51,17 +53,15 @@ pub struct App {
     recipes: Arc<Recipes>,
     ports: Arc<Ports>,
     chassis: Arc<ChassisService>,
-    tokens: Arc<Tokens>,
-    policy: Arc<Policy>,
-    bodies: Arc<Semaphore>,
+    gate: Gate,
 }
 
 impl App {
-    /// Nodes, with the access control and the room for bodies of the other listeners.
+    /// Nodes, with the access control of the other listeners.
     pub fn new(provisioning: Provisioning, rest: &rest::App) -> App {
-        let (tokens, policy, bodies) = rest.gate();
+        let gate = rest.gate.clone();
         let Provisioning { nodes, allocations, recipes, ports, chassis } = provisioning;
-        App { nodes, allocations, recipes, ports, chassis, tokens, policy, bodies }
+        App { nodes, allocations, recipes, ports, chassis, gate }
     }
 }
 
@@ -118,11 +118,36 @@ pub fn router(app: App) -> Router {
     })
 }
 
-/// Refuses a token in the URL, in the shape this API's clients read.
-pub fn refuse_url_token(parameter: &str) -> Response {
-    let text = rest::access::url_token_text(parameter);
-    let headers = "send it as the header Authorization: Bearer TOKEN, or as the password of HTTP basic authentication";
-    Fault::invalid(format!("{text}; {headers}")).into_response()
+/// Refuses a token that others may have read, in the shape this API's clients read.
+pub fn refuse_token(exposure: TokenExposure) -> Response {
+    let text = exposure.to_string();
+    match exposure {
+        TokenExposure::InUrl(_) => {
+            let headers =
+                "send it as the header Authorization: Bearer TOKEN, or as the password of HTTP basic authentication";
+            Fault::invalid(format!("{text}; {headers}"))
+        }
+        TokenExposure::InTheClear => Fault::forbidden(text),
+    }
+    .into_response()
+}
+
+/// Two APIs on one listener: this one below `/v1`, the other everywhere else.
+pub fn beside(other: Router, ironic: Router) -> Router {
+    Router::new().fallback(move |request: Request| {
+        let router = if is_ours(request.uri().path()) { ironic.clone() } else { other.clone() };
+        async move { router.oneshot(request).await }
+    })
+}
+
+/// Whether a path beside another API is of this one. A path that was meant to lead to a disk key is not: the other API calls it wrong,
+/// where this one would say "not found", which a machine takes as leave to format its disk.
+fn is_ours(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/v1").filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return false;
+    };
+    let first = rest.split('/').nth(1).unwrap_or_default();
+    KNOWN.contains(&first) || !rest::names_a_key(path)
 }
 
 /// Paths with a slash at their end, and paths without `/v1`, mean the same.
@@ -191,6 +216,19 @@ mod tests {
         ] {
             let request = Request::builder().uri(given).body(Body::empty()).expect("a request");
             assert_eq!(normalise(request).uri().to_string(), meant, "{given}");
+        }
+    }
+
+    #[test]
+    fn paths_beside_another_api() {
+        let ours = ["/v1", "/v1/", "/v1/nodes", "/v1/nodes/crypts", "/v1/sabakan", "/v1/lookup?x", "/v1/nowhere"];
+        for path in ours {
+            assert!(is_ours(path), "{path}");
+        }
+        let others = ["/", "/api/v1/machines", "/v1x", "/v2", "/nodes", "/V1", "/v1/crypts/m/d", "/v1//crypts/m/d"];
+        for path in others.into_iter().chain(["/v1/%63rypts/m/d", "/v1/api/v1/crypts/m/d", "/v1/../api/v1/Crypts/m/d"])
+        {
+            assert!(!is_ours(path), "{path}");
         }
     }
 }

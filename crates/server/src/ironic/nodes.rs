@@ -95,8 +95,8 @@ async fn answer_list(
         (Some(marker), fault) => fault.about_node(marker),
         (None, fault) => fault,
     };
-    let (found, conductor) =
-        within(async { Ok((app.nodes.page(&wanted).await?, app.nodes.conductor().await?)) }).await.map_err(missing)?;
+    let found = within(app.nodes.page(&wanted)).await.map_err(missing)?;
+    let conductor = app.nodes.conductor();
     let last = found.last().filter(|_| found.len() == page.limit);
     let below = chassis.map(|id| format!("chassis/{id}/")).unwrap_or_default();
     let path = format!("{below}{}", if detail { "nodes/detail" } else { "nodes" });
@@ -134,18 +134,12 @@ pub(super) async fn get(
         }
     }
     let shown = find(&app, &call, &id).await?;
-    show(&app, &call, &shown, &fields, StatusCode::OK).await
+    Ok(show(&app, &call, &shown, &fields, StatusCode::OK))
 }
 
-/// Answers with a node and the version of it.
-async fn show(
-    app: &App,
-    call: &Call,
-    shown: &Shown,
-    fields: &[NodeField],
-    status: StatusCode,
-) -> Result<Response, Fault> {
-    let conductor = within(app.nodes.conductor()).await?;
+/// Answers with a node and the version of it. Reads nothing and cannot fail: the node may have been changed a moment ago.
+fn show(app: &App, call: &Call, shown: &Shown, fields: &[NodeField], status: StatusCode) -> Response {
+    let conductor = app.nodes.conductor();
     let parts = parts(shown, conductor.as_deref());
     let answer = NodeAnswer { parts, fields, version: call.version, base: &call.base };
     let mut response = json(status, &answer);
@@ -153,7 +147,7 @@ async fn show(
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(header::ETAG, tag);
     }
-    Ok(response)
+    response
 }
 
 /// `POST /v1/nodes`
@@ -163,13 +157,13 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, input) = NodeInput::parse_new(body, call.version)?;
     // Older clients know no `enroll`.
     let first = if call.version.has(11) { ProvisionState::Enroll } else { ProvisionState::Available };
     let fields = Fields::from(input);
     let shown = within(app.nodes.create(&call.actor, id, &fields, first)).await?;
-    let mut response = show(&app, &call, &shown, &NodeField::all_of(call.version), StatusCode::CREATED).await?;
+    let mut response = show(&app, &call, &shown, &NodeField::all_of(call.version), StatusCode::CREATED);
     let place = format!("{}/v1/nodes/{}", call.base, shown.node.id);
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -187,7 +181,7 @@ pub(super) async fn update(
     body: Body,
 ) -> Result<Response, Fault> {
     let reset_interfaces = reset(&query, call.version)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let operations = NodeInput::parse_patch(body, call.version)?;
     let shown = find(&app, &call, &id).await?;
     let how = Edit { known: call.known, knows_inspect_wait: call.version.has(39), reset_interfaces };
@@ -199,7 +193,7 @@ pub(super) async fn update(
     let shown = Box::pin(within(app.nodes.describe(&call.actor, name, how, write)))
         .await
         .map_err(|fault| fault.about_node(&id))?;
-    show(&app, &call, &shown, &NodeField::all_of(call.version), StatusCode::OK).await
+    Ok(show(&app, &call, &shown, &NodeField::all_of(call.version), StatusCode::OK))
 }
 
 /// A patch that does not fit what is there.

@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use sabakan_domain::provision::{edges, verbs::Verb};
+use sabakan_domain::provision::{accept, edges, verbs::Verb};
 use sabakan_service::Shown;
 use sabakan_wire::ironic::{NodeStatusJson, NodeStatusesJson, Page, WaitingJson};
 
@@ -46,7 +46,11 @@ fn status(shown: &Shown) -> NodeStatusJson {
         since: waiting.since,
         until: waiting.until,
     });
-    let accepted = edges::accepted(shown.node.state).map(Verb::as_str).map(str::to_owned).collect();
+    let mut accepted: Vec<String> = edges::accepted(shown.node.state).map(Verb::as_str).map(str::to_owned).collect();
+    let abort = Verb::Abort.as_str();
+    if accept::can_take_back(&shown.node) && !accepted.iter().any(|verb| verb == abort) {
+        accepted.push(abort.to_owned());
+    }
     let machine = shown.machine.as_ref().map(|machine| machine.status.state);
     let worker = shown.lock.as_ref().map(|lock| lock.record.holder.as_str());
     NodeStatusJson::of(&shown.node, machine, worker, waiting, accepted)

@@ -54,7 +54,7 @@ async fn raid(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(12)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let RaidRequest { wanted } = RaidRequest::parse(body)?;
     let shown = find(&app, &call, &id).await?;
     let noted = within(app.nodes.want_volumes(&call.actor, &shown.node.name, &wanted)).await?;
@@ -73,7 +73,7 @@ async fn boot_mode(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(76)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let BootModeRequest { target } = BootModeRequest::parse(&body)?;
     change_boot(&app, &call, &id, BootChange::Mode(target)).await
 }
@@ -87,7 +87,7 @@ async fn secure_boot(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(76)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let SecureBootRequest { target } = SecureBootRequest::parse(&body)?;
     change_boot(&app, &call, &id, BootChange::Secure(target)).await
 }
@@ -113,7 +113,7 @@ async fn set_console(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let ConsoleRequest { enabled } = ConsoleRequest::parse(&body)?;
     let shown = find(&app, &call, &id).await?;
     within(app.nodes.set_console(&call.actor, &shown.node.name, enabled)).await?;
@@ -161,7 +161,7 @@ async fn set_indicator(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(63)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     IndicatorRequest::parse(&body)?;
     indicator_name(&wanted)?;
     Err(unsupported(&app, &call, &id, "set_indicator_state").await?)
@@ -224,7 +224,7 @@ async fn call_vendor(
     let at = query.iter().position(|(name, _)| name == "method");
     let at = at.ok_or_else(|| Fault::invalid("Missing mandatory parameter: method"))?;
     let (_, method) = query.swap_remove(at);
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     answer_vendor(&app, &call, &id, (&http, &method), query, body).await
 }
 
@@ -238,7 +238,7 @@ async fn call_vendor_named(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     answer_vendor(&app, &call, &id, (&http, &method), pairs(&query), body).await
 }
 
@@ -282,9 +282,9 @@ async fn volume(call: Call) -> Result<Response, Fault> {
 }
 
 /// `POST /v1/events`: understood, and of no consequence here: nothing waits for a network service.
-async fn events(State(app): State<App>, call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
+async fn events(call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
     call.needs(54)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let EventsRequest { names } = EventsRequest::parse(&body)?;
     tracing::debug!(events = names.len(), "events of a network service, of no consequence here");
     Ok(empty(StatusCode::NO_CONTENT, None))

@@ -88,7 +88,7 @@ pub(super) async fn set_boot_device(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let request = BootDeviceJson::parse(&body)?;
     let shown = find(&app, &call, &id).await?;
     within(app.nodes.set_boot_device(&call.actor, &shown.node.name, &request)).await?;
@@ -112,7 +112,7 @@ pub(super) async fn set_traits(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(37)?;
-    let TraitsJson { traits } = TraitsJson::parse(read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?)?;
+    let TraitsJson { traits } = TraitsJson::parse(read_json(&headers, body, limits::NODE_BYTES_MAX).await?)?;
     let shown = find(&app, &call, &id).await?;
     let all = traits.into_iter().collect();
     within(app.nodes.set_traits(&call.actor, &shown.node.name, |_| Ok(Clone::clone(&all)))).await?;

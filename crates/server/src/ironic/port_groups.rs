@@ -100,7 +100,7 @@ async fn show(State(app): State<App>, call: Call, Path(id): Path<String>, query:
 
 async fn create(State(app): State<App>, call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
     call.needs(23)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, node, about) = PortGroupInput::parse_new(body, call.version)?;
     let node = find_node(&app, &call, &node).await.map_err(Fault::in_body)?.node.id;
     let shown = within(app.ports.create_group(&call.actor, node, id, &about)).await?;
@@ -115,7 +115,7 @@ async fn update(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(23)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let operations = parse_patch::<PortGroupInput>(body, call.version)?;
     let write = |group: Placed<'_>| {
         let patched = PortGroupInput::from(group).patched(&operations);

@@ -139,7 +139,7 @@ async fn show(State(app): State<App>, call: Call, Path(id): Path<String>, query:
 }
 
 async fn create(State(app): State<App>, call: Call, headers: HeaderMap, body: Body) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, node, about) = PortInput::parse_new(body, call.version)?;
     let node = find_node(&app, &call, &node).await.map_err(Fault::in_body)?.node.id;
     let shown = within(app.ports.create(&call.actor, node, id, &about)).await?;
@@ -153,7 +153,7 @@ async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let operations = parse_patch::<PortInput>(body, call.version)?;
     find(&app, &call, &id).await?;
     let write = |port: Placed<'_>| {
@@ -185,7 +185,7 @@ async fn attach(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(28)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let vif = parse_vif(&body, call.version)?;
     let shown = find_node(&app, &call, &id).await?;
     let attached = within(app.ports.attach(&call.actor, shown.node.id, &vif)).await;

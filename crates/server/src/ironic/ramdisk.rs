@@ -53,7 +53,7 @@ async fn heartbeat(
     body: Body,
 ) -> Result<Response, Fault> {
     call.needs(22)?;
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let HeartbeatRequest { callback_url, agent_token, agent_version, agent_verify_ca } =
         HeartbeatRequest::parse(&body, call.version)?;
     let said = AgentHeartbeat {
@@ -76,7 +76,7 @@ async fn continue_inspection(
     body: Body,
 ) -> Result<Response, Fault> {
     let id = inspected_node(pairs(&query))?;
-    let data = read_json(&app, &headers, body, limits::INSPECTION_BYTES_MAX).await?;
+    let data = read_json(&headers, body, limits::INSPECTION_BYTES_MAX).await?;
     let taken = Box::pin(within(app.nodes.take_inspection(&call.actor, id, data))).await;
     let Introduced { node, token } = taken.map_err(Fault::bare)?;
     // Ramdisks that speak no newer version take the answer for a receipt.

@@ -128,7 +128,7 @@ async fn create<D: RecipeInput>(
     body: Body,
 ) -> Result<Recipe, Fault> {
     call.has_method(since(kind))?;
-    let body = read_json(app, headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(headers, body, limits::NODE_BYTES_MAX).await?;
     let (id, about) = D::parse_new(body, call.version)?;
     within(app.recipes.create(&call.actor, kind, id, about)).await
 }
@@ -164,7 +164,7 @@ async fn update<D: RecipeInput>(
     body: Body,
 ) -> Result<Recipe, Fault> {
     call.has_method(since(kind))?;
-    let body = read_json(app, headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(headers, body, limits::NODE_BYTES_MAX).await?;
     let operations: Vec<Operation> = parse_patch::<D>(body, call.version)?;
     let write = |about: &About| {
         let patched = D::from(about).patched(&operations).and_then(D::about);
@@ -200,7 +200,7 @@ async fn set_traits(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let TraitsJson { traits } = TraitsJson::parse(body)?;
     let all: BTreeSet<String> = traits.into_iter().collect();
     change_traits(&app, &call, &id, |_| Ok(all.clone())).await?;

@@ -33,7 +33,7 @@ pub(super) async fn provision(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::PROVISION_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::PROVISION_BYTES_MAX).await?;
     let shown = find(&app, &call, &id).await?;
     let request = ProvisionRequest::parse(body, call.version)?;
     let verb = request.verb_for(&shown.node, call.version)?;
@@ -58,11 +58,16 @@ pub(super) async fn power(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let request = PowerRequest::parse(&body, call.version)?;
     let shown = find(&app, &call, &id).await?;
     let limit = request.timeout.map(|seconds| SignedDuration::from_secs(seconds.into()));
-    let done = within(app.nodes.set_power(&call.actor, &shown.node.name, request.target, limit)).await;
+    let name = &shown.node.name;
+    let done = if request.force {
+        within(app.nodes.force_power_off(&call.actor, name, limit)).await
+    } else {
+        within(app.nodes.set_power(&call.actor, name, request.target, limit)).await
+    };
     done.map_err(|fault| fault.about_node(&id))?;
     Ok(empty(StatusCode::ACCEPTED, Some(states_of(&call, &id))))
 }
@@ -79,7 +84,7 @@ pub(super) async fn set_maintenance(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let body = read_json(&app, &headers, body, limits::NODE_BYTES_MAX).await?;
+    let body = read_json(&headers, body, limits::NODE_BYTES_MAX).await?;
     let MaintenanceRequest { reason } = MaintenanceRequest::parse(&body)?;
     let shown = find(&app, &call, &id).await?;
     within(app.nodes.set_maintenance(&call.actor, &shown.node.name, reason, true)).await?;

@@ -1,23 +1,23 @@
-//! Who asks, and whether that one may: the caller is recognised and judged before anything else of a request is looked at. The
-//! rule itself is `domain::access::permits`; here stands which request is which deed.
+//! Which request of this API is which deed. The caller is recognised and judged by the [`Gate`](crate::caller::Gate) before anything
+//! else of a request is looked at.
 
 use std::sync::Arc;
 
 use axum::{
     extract::{FromRequestParts, Request, State},
-    http::{HeaderMap, Method, header, request::Parts},
+    http::{HeaderMap, Method, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use sabakan_domain::{
-    access::{Caller, Deed, permits},
-    audit::{self, Known},
-};
-use sabakan_service::token::TokenText;
-use sabakan_wire::rest::{ErrorKind, USER_HEADER};
+use percent_encoding::percent_decode_str;
+use sabakan_domain::{access::Deed, audit, words::Serial};
+use sabakan_wire::rest::ErrorKind;
 
 use super::{ApiError, App};
-use crate::{http::Peer, limits};
+use crate::{
+    caller::{CallerRefusal, Schemes, TokenExposure, Wish},
+    http::Peer,
+};
 
 /// Who asks, for the audit log. Handlers that change something take it.
 #[derive(Debug, Clone)]
@@ -36,90 +36,86 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
 #[derive(Debug, Clone)]
 pub(super) struct Shown(pub(super) String);
 
-fn token_id(text: &str) -> Option<String> {
-    TokenText::parse(text).ok().map(|token| token.id().to_owned())
-}
+/// The machine whose secret the caller may have. Handlers of secrets take it, so that nothing else is served than was judged.
+#[derive(Debug, Clone)]
+pub(super) struct JudgedMachine(Serial);
 
-/// A caller, as far as it is known.
-pub(crate) struct Recognised {
-    caller: Caller,
-    /// Whether the connection can be listened to.
-    plain: bool,
-    /// Its name for the audit log.
-    pub(crate) actor: Arc<audit::Actor>,
-    /// The id of the token it showed.
-    shown: Option<String>,
-}
-
-impl Recognised {
-    /// Recognises a caller by its connection and by the token it shows. Without `look_up` the token is not looked at.
-    pub(crate) async fn new(
-        app: &App,
-        headers: &HeaderMap,
-        peer: Option<&Peer>,
-        look_up: bool,
-    ) -> Result<Recognised, ApiError> {
-        let ip = peer.map(|peer| peer.0.ip().to_canonical());
-        let plain = !peer.is_some_and(|peer| peer.1);
-        let Some(text) = bearer(headers).filter(|_| look_up) else {
-            let actor = audit::Actor { name: declared(headers), known: Known::Declared, ip };
-            return Ok(Recognised { caller: Caller { ip, token: None }, plain, actor: Arc::new(actor), shown: None });
-        };
-        let Some((name, role)) = app.tokens.recognise(text).await? else {
-            let text = "the token is malformed, unknown or revoked; leave it out or use another";
-            return Err(ApiError::new(ErrorKind::Unauthorized, text));
-        };
-        let actor = Arc::new(audit::Actor { name, known: Known::Token, ip });
-        let shown = Some(token_id(text).unwrap_or_default());
-        Ok(Recognised { caller: Caller { ip, token: Some(role) }, plain, actor, shown })
+impl JudgedMachine {
+    /// The serial of the path, if it is the one that was judged.
+    pub(super) fn agree(self, serial: Serial) -> Result<Serial, ApiError> {
+        let JudgedMachine(judged) = self;
+        if judged == serial { Ok(serial) } else { Err(unjudged()) }
     }
+}
 
-    /// Whether it may do that.
-    pub(crate) fn judge(&self, app: &App, deed: Deed) -> Result<(), ApiError> {
-        let secret = matches!(deed, Deed::ReadKey | Deed::PutKey | Deed::DeleteKeys | Deed::ManageTokens);
-        // Keys and new tokens do not travel in the clear, except inside this machine. Not 404, as the older service says: a
-        // machine takes that as leave to format its disk.
-        if secret && self.plain && !self.caller.ip.is_some_and(|ip| ip.is_loopback()) {
-            return Err(ApiError::new(ErrorKind::Forbidden, "disk keys and tokens are served over HTTPS"));
-        }
-        let judged = permits(deed, &self.caller, &app.policy);
-        judged.map_err(|denied| ApiError::new(ErrorKind::Forbidden, denied.to_string()))
+fn unjudged() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "the caller was not judged for this machine")
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for JudgedMachine {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<JudgedMachine, ApiError> {
+        parts.extensions.get::<JudgedMachine>().cloned().ok_or_else(unjudged)
     }
 }
 
 /// Recognises and judges the caller of every request.
 pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let wanted = deed(request.method(), request.uri().path(), request.uri().query());
+    let wanted = wish(request.method(), request.uri().path(), request.uri().query());
     // Who asks for something everybody may have is not looked up: it must be answered when the store is not.
-    let peer = request.extensions().get::<Peer>();
-    let recognised = match Recognised::new(&app, request.headers(), peer, wanted.is_some()).await {
-        Ok(recognised) => recognised,
-        Err(refusal) => return refusal.into_response(),
+    let schemes = if wanted.is_some() { Schemes::Bearer } else { Schemes::Ignored };
+    let caller = match app.gate.recognise(request.headers(), request.extensions().get::<Peer>(), schemes).await {
+        Ok(caller) => caller,
+        Err(refusal) => return ApiError::from(refusal).into_response(),
     };
-    if let Some(refusal) = wanted.and_then(|deed| recognised.judge(&app, deed).err()) {
-        return refusal.into_response();
+    if let Some(wish) = wanted {
+        if let Err(refusal) = app.gate.judge(&caller, wish.clone()).await {
+            return ApiError::from(refusal).into_response();
+        }
+        if let Some(serial) = wish.machine {
+            request.extensions_mut().insert(JudgedMachine(serial));
+        }
     }
-    if let Some(id) = recognised.shown {
+    if let Some(id) = caller.token_id {
         request.extensions_mut().insert(Shown(id));
     }
-    request.extensions_mut().insert(Actor(recognised.actor));
+    request.extensions_mut().insert(Actor(caller.actor));
     next.run(request).await
 }
 
 /// Judges readers of what lies outside of `/api/v1` and tells about machines as well. Where everybody may read, nobody is looked up:
 /// figures are wanted most when the store does not answer.
 pub(crate) async fn check_reader(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.policy.require_token {
+    if app.gate.requires_token() {
         let peer = request.extensions().get::<Peer>();
-        let recognised = Recognised::new(&app, request.headers(), peer, true).await;
-        if let Err(refusal) = recognised.and_then(|caller| caller.judge(&app, Deed::ReadRegistry)) {
-            return refusal.into_response();
+        if let Err(refusal) = judge_reader(&app, request.headers(), peer).await {
+            return ApiError::from(refusal).into_response();
         }
     }
     next.run(request).await
 }
 
-/// What a request wants to do; `None`: something everybody may do, whatever the policy.
+async fn judge_reader(app: &App, headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), CallerRefusal> {
+    let caller = app.gate.recognise(headers, peer, Schemes::Bearer).await?;
+    app.gate.judge(&caller, Deed::ReadRegistry).await
+}
+
+/// What a request wants to do and, if it is about the secrets of a machine, which; `None`: something everybody may do, whatever the
+/// policy.
+fn wish(method: &Method, path: &str, query: Option<&str>) -> Option<Wish> {
+    let deed = deed(method, path, query)?;
+    let machine = if deed.is_for_the_machine() { machine_of_key(path) } else { None };
+    Some(Wish { deed, machine })
+}
+
+/// The serial in the path of a disk key. Read as the router reads it: segments as they are sent, each decoded once.
+fn machine_of_key(path: &str) -> Option<Serial> {
+    let segment = path.strip_prefix("/api/v1/crypts/")?.split('/').next()?;
+    let text = percent_decode_str(segment).decode_utf8().ok()?;
+    (!text.is_empty()).then(|| Serial::stored(text))
+}
+
 fn deed(method: &Method, path: &str, query: Option<&str>) -> Option<Deed> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let rest = path.strip_prefix("/api/v1/")?;
@@ -143,30 +139,16 @@ pub(super) fn forced(query: Option<&str>) -> bool {
     query.unwrap_or_default().split('&').any(|pair| matches!(pair, "force" | "force=true" | "force=1"))
 }
 
-/// Refuses a token in the URL. The token is not checked and not repeated: that it was sent so is reason enough to replace it.
-pub(crate) fn refuse_url_token(parameter: &str) -> Response {
-    ApiError::invalid(format!("{}; send it as the header Authorization: Bearer TOKEN", url_token_text(parameter)))
-        .into_response()
-}
-
-/// What is wrong with a token in the URL.
-pub(crate) fn url_token_text(parameter: &str) -> String {
-    format!(
-        "the query parameter {parameter} is refused, because URLs are written into logs; if it held a token, revoke that token"
-    )
-}
-
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// The name a caller gives itself: printable and short, or nothing.
-pub(crate) fn declared(headers: &HeaderMap) -> String {
-    let name = headers.get(USER_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let fits = name.len() <= limits::USER_BYTES_MAX && !name.chars().any(char::is_control);
-    if fits { name.to_owned() } else { String::new() }
+/// Refuses a token that others may have read. It is not checked and not repeated: how it was sent is reason enough to replace it.
+pub(crate) fn refuse_token(exposure: TokenExposure) -> Response {
+    let text = exposure.to_string();
+    match exposure {
+        TokenExposure::InUrl(_) => {
+            ApiError::invalid(format!("{text}; send it as the header Authorization: Bearer TOKEN"))
+        }
+        TokenExposure::InTheClear => ApiError::new(ErrorKind::Forbidden, text),
+    }
+    .into_response()
 }
 
 #[cfg(test)]
@@ -206,5 +188,24 @@ mod tests {
         check(Method::POST, "/api/v1/incidents/1/acknowledge", None, Some(Deed::ChangeRepair));
         check(Method::GET, "/version", None, None);
         check(Method::POST, "/health", None, None);
+    }
+
+    #[test]
+    fn a_request_for_a_key_names_its_machine() {
+        let check = |path: &str, expected: Option<&str>| {
+            let wish = wish(&Method::GET, path, None).expect("a wish");
+            assert_eq!(wish.machine.as_ref().map(Serial::as_str), expected, "{path}");
+        };
+        check("/api/v1/crypts/m/disk", Some("m"));
+        check("/api/v1/crypts/%6d/disk", Some("m"));
+        check("/api/v1/crypts/a%20b/disk", Some("a b"));
+        check("/api/v1/crypts/%256d/disk", Some("%6d"));
+        check("/api/v1/crypts/m", Some("m"));
+        for nothing in ["/api/v1/crypts", "/api/v1/crypts/", "/api/v1/crypts//m/disk", "/api/v1/crypts/%ff/disk"] {
+            check(nothing, None);
+        }
+        check("/api/v1/machines", None);
+        assert_eq!(wish(&Method::DELETE, "/api/v1/crypts/m", None), Some(Deed::DeleteKeys.into()));
+        assert_eq!(wish(&Method::GET, "/version", None), None);
     }
 }

@@ -70,7 +70,7 @@ pub(super) async fn enable(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Json<EnabledJson>, ApiError> {
-    let wish = body::read_switch(&app.bodies, headers, body).await?;
+    let wish = body::read_switch(headers, body).await?;
     change(app.repairs.set_enabled(actor, switch, wish.enabled)).await?;
     Ok(Json(wish))
 }
@@ -97,7 +97,7 @@ pub async fn put_variables(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::VARIABLES_BYTES_MAX).await?;
     let warnings = change(app.repairs.set_variables(&actor, Some(body.text()?))).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
@@ -134,7 +134,7 @@ pub async fn put_settings(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let document = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
+    let document = body::read_json(&headers, body, limits::REPAIR_BYTES_MAX).await?;
     set(&app, &actor, &document).await
 }
 
@@ -156,7 +156,7 @@ pub async fn put_setting(
     if !Setting::ALL.into_iter().any(|setting| setting.as_str() == name) {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let value = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
+    let value = body::read_json(&headers, body, limits::REPAIR_BYTES_MAX).await?;
     set(&app, &actor, &json!({ name: value })).await
 }
 

@@ -1,26 +1,20 @@
-//! Request bodies, within bounds: a size, no long silence while one is being sent, and room for all of them together.
+//! Request bodies, within bounds: a size, and what becomes of one for which there is no room or that
+//! comes too slowly (`http::metered`).
 
-use std::{ops::Deref, sync::Arc};
+use std::ops::Deref;
 
 use axum::{
     body::Body,
     http::{HeaderMap, header},
 };
 use http_body_util::BodyExt;
+use sabakan_domain::admission::NoRoom;
 use sabakan_wire::rest::{ErrorKind, cluster::EnabledJson};
 use serde_json::Value;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
-
 use zeroize::Zeroizing;
 
 use super::ApiError;
-use crate::limits;
-
-/// What one permit of the room for bodies stands for.
-pub(super) const UNIT: usize = 1024;
+use crate::{http::BodyRefusal, limits};
 
 /// Bodies up to this size are kept where they were first put.
 const SMALL: usize = 8 * 1024;
@@ -29,7 +23,8 @@ const SMALL: usize = 8 * 1024;
 pub(crate) struct Payload {
     /// Wiped, whatever becomes of the request: it may be a disk key.
     bytes: Zeroizing<Vec<u8>>,
-    _room: OwnedSemaphorePermit,
+    /// Read to its end, and kept because the room goes with it.
+    _room: Body,
 }
 
 impl Payload {
@@ -67,69 +62,88 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Reads a whole body of at most `max` bytes. Length announced or not, no more than that is kept.
-pub(crate) async fn read(
-    room: &Arc<Semaphore>,
-    headers: &HeaderMap,
-    body: Body,
-    max: usize,
-) -> Result<Payload, ApiError> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Payload, ApiError> {
     check_type(headers)?;
-    read_any(room, headers, body, max).await
+    read_any(headers, body, max).await
 }
 
 /// A document of JSON of at most `max` bytes.
-pub(super) async fn read_json(
-    room: &Arc<Semaphore>,
-    headers: &HeaderMap,
-    body: Body,
-    max: usize,
-) -> Result<Value, ApiError> {
-    let body = read(room, headers, body, max).await?;
+pub(super) async fn read_json(headers: &HeaderMap, body: Body, max: usize) -> Result<Value, ApiError> {
+    let body = read(headers, body, max).await?;
     serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not JSON: {error}")))
 }
 
 /// How a switch shall be.
-pub(super) async fn read_switch(
-    room: &Arc<Semaphore>,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<EnabledJson, ApiError> {
-    let body = read(room, headers, body, limits::STATE_BYTES_MAX).await?;
-    let wrong = |error| ApiError::invalid(format!("{{\"enabled\": true}} is expected: {error}"));
-    serde_json::from_slice(&body).map_err(wrong)
+pub(super) async fn read_switch(headers: &HeaderMap, body: Body) -> Result<EnabledJson, ApiError> {
+    let body = read(headers, body, limits::STATE_BYTES_MAX).await?;
+    let wrong = |error: serde_json::Error| ApiError::invalid(format!("{{\"enabled\": true}} is expected: {error}"));
+    // By way of an object: a list of values is no object, although the decoder of structs would take it for one.
+    let members: serde_json::Map<String, Value> = serde_json::from_slice(&body).map_err(wrong)?;
+    serde_json::from_value(Value::Object(members)).map_err(wrong)
 }
 
 /// The same as [`read`], whatever the body says to be.
-pub(crate) async fn read_any(
-    room: &Arc<Semaphore>,
-    headers: &HeaderMap,
-    mut body: Body,
-    max: usize,
-) -> Result<Payload, ApiError> {
+pub(crate) async fn read_any(headers: &HeaderMap, mut body: Body, max: usize) -> Result<Payload, ApiError> {
     let too_large = || ApiError::new(ErrorKind::TooLarge, format!("the request body is larger than {max} bytes"));
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         return Err(too_large());
     }
-    // What may come is reserved, what has come is allocated.
-    let units = u32::try_from(announced.unwrap_or(max) / UNIT + 1).unwrap_or(u32::MAX);
-    let reserved = timeout(limits::BODY_PAUSE_MAX, Arc::clone(room).acquire_many_owned(units)).await;
-    let Ok(Ok(room)) = reserved else {
-        let text = "too many large requests at once; nothing was changed, try again";
-        return Err(ApiError::new(ErrorKind::Unavailable, text));
-    };
     // A small body is never moved while it grows, so that no copy of a key is left behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(max.min(SMALL)));
     loop {
-        let frame = timeout(limits::BODY_PAUSE_MAX, body.frame()).await;
-        let frame = frame.map_err(|_| ApiError::invalid("the request body stopped coming"))?;
-        let Some(frame) = frame else { return Ok(Payload { bytes, _room: room }) };
-        let frame = frame.map_err(|_| ApiError::invalid("the request body ended early"))?;
+        let Some(frame) = body.frame().await else { return Ok(Payload { bytes, _room: body }) };
+        let frame = frame.map_err(|error| refused(&error))?;
         if let Some(data) = frame.data_ref() {
             if bytes.len() + data.len() > max {
                 return Err(too_large());
             }
             bytes.extend_from_slice(data);
         }
+    }
+}
+
+/// What a sender is told whose body was not read to its end.
+fn refused(error: &axum::Error) -> ApiError {
+    let why = match BodyRefusal::of(error) {
+        Some(BodyRefusal::NoRoom(NoRoom::Address)) => "your address is sending too much at once",
+        Some(BodyRefusal::NoRoom(NoRoom::Class | NoRoom::Full)) => "too many large requests at once",
+        Some(BodyRefusal::TooSlow) => {
+            let rate = limits::BODY_BYTES_PER_SECOND_MIN;
+            return ApiError::invalid(format!(
+                "the request body comes too slowly; at least {rate} bytes each second are expected"
+            ));
+        }
+        Some(BodyRefusal::Broken(_)) | None => return ApiError::invalid("the request body ended early"),
+    };
+    ApiError::new(ErrorKind::Unavailable, format!("{why}; nothing was changed, try again"))
+}
+
+/// How many values a JSON text has at most: one more in every bracket and after every comma. Counted in the text, before there is any.
+pub(crate) fn json_values(text: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_before_they_are_made() {
+        let check = |text: &str, expected: usize| assert_eq!(json_values(text.as_bytes()), expected, "{text}");
+        check("7", 1);
+        check("[[],[],[]]", 7);
+        check(r#"{"a":1,"b":[2,3]}"#, 5);
+        check(r#"{"a":"[,{\",["}"#, 2);
     }
 }

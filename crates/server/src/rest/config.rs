@@ -16,17 +16,18 @@ use sabakan_wire::{
 use super::{Actor, ApiError, App, body, change_within, read_within};
 use crate::limits;
 
-/// The IPAM configuration.
+/// The IPAM configuration as it is stored.
 #[utoipa::path(get, path = "/api/v1/config/ipam", tag = "config", operation_id = "getIpam", responses(
     (status = 200, body = IpamConfigJson),
     (status = 404, description = "Never set", body = ErrorJson),
 ))]
 pub async fn get_ipam(State(app): State<App>) -> Result<Json<IpamConfigJson>, ApiError> {
     let config = read_within(app.config.get_ipam()).await?;
-    Ok(Json(IpamConfigJson::from(&*config)))
+    Ok(Json(IpamConfigJson::from(config.given())))
 }
 
-/// Sets the IPAM configuration. Refused once a machine is registered, because its addresses were computed from the present one.
+/// Sets the IPAM configuration. Refused once a machine is registered, because its addresses were computed from the present one, unless
+/// the present one was taken over from the older service and cannot be used.
 #[utoipa::path(put, path = "/api/v1/config/ipam", tag = "config", operation_id = "putIpam", request_body = IpamConfigJson, responses(
     (status = 200, description = "Set; the body is `null`"),
     (status = 400, description = "A field is missing or out of range", body = ErrorJson),
@@ -39,7 +40,7 @@ pub async fn put_ipam(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = IpamConfig::try_from(json::decode::<IpamConfigJson>(&body)?)?;
     change_within(app.config.put_ipam(&actor, &config)).await?;
     Ok(null())
@@ -67,8 +68,9 @@ pub async fn put_dhcp(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
     let config = DhcpConfig::try_from(json::decode::<DhcpConfigJson>(&body)?)?;
+    config.check_new()?;
     change_within(app.config.put_dhcp(&actor, &config)).await?;
     Ok(null())
 }

@@ -36,7 +36,7 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let document = body::read_json(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
+    let document = body::read_json(&headers, body, limits::VARIABLES_BYTES_MAX).await?;
     set(&app, &actor, &document).await
 }
 
@@ -58,7 +58,7 @@ pub async fn put_one(
     if !Constraints::NAMES.contains(&name.as_str()) {
         return Err(ApiError::new(ErrorKind::NotFound, ""));
     }
-    let value = body::read_json(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
+    let value = body::read_json(&headers, body, limits::VARIABLES_BYTES_MAX).await?;
     set(&app, &actor, &json!({ name: value })).await
 }
 

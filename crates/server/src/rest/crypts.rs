@@ -12,8 +12,10 @@ use sabakan_service::seal::SecretBytes;
 use sabakan_wire::rest::{ErrorJson, StoredKeyJson};
 
 use super::{
-    Actor, ApiError, App, body, change_within,
-    path::{InPath, SerialPath},
+    Actor, ApiError, App,
+    access::JudgedMachine,
+    body, change_within,
+    path::{InPath, SerialPath, or_bad_serial},
     read_within,
 };
 
@@ -23,6 +25,7 @@ use super::{
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses(
     (status = 201, body = StoredKeyJson),
     (status = 400, description = "The key is empty, or a name is not one", body = ErrorJson),
+    (status = 403, description = "Neither that machine nor an operator, whether or not there is such a machine", body = ErrorJson),
     (status = 404, description = "No such machine", body = ErrorJson),
     (status = 409, description = "The disk has a key", body = ErrorJson),
     (status = 413, description = "The key is larger than 4096 bytes", body = ErrorJson),
@@ -32,16 +35,18 @@ pub async fn put(
     State(app): State<App>,
     Actor(actor): Actor,
     InPath((serial, disk)): InPath<(String, String)>,
+    judged: Result<JudgedMachine, ApiError>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (serial, disk) = (Serial::new(serial)?, DiskPath::new(disk)?);
-    let bytes = body::read(&app.bodies, &headers, body, DISK_KEY_BYTES_MAX).await?;
+    let (serial, disk) = (Serial::stored(serial), DiskPath::new(disk)?);
+    let serial = judged?.agree(serial)?;
+    let bytes = body::read(&headers, body, DISK_KEY_BYTES_MAX).await?;
     if bytes.is_empty() {
         return Err(ApiError::invalid("the key is empty"));
     }
     let key = SecretBytes::new(bytes.into_bytes()).map_err(|error| ApiError::invalid(error.to_string()))?;
-    change_within(app.crypts.put(&actor, &serial, &disk, &key)).await?;
+    or_bad_serial(&app, &serial, change_within(app.crypts.put(&actor, &serial, &disk, &key)).await).await?;
     let answer = StoredKeyJson { status: 201, path: disk.to_string() };
     Ok((StatusCode::CREATED, Json(answer)).into_response())
 }
@@ -52,15 +57,23 @@ pub async fn put(
     params(("serial" = String, Path, description = "Serial of the machine"), ("disk" = String, Path, description = "Name of the disk")),
     responses(
     (status = 200, description = "The key", content_type = "application/octet-stream"),
+    (status = 403, description = "Neither that machine nor an operator, whether or not there is such a key", body = ErrorJson),
     (status = 404, description = "No such key", body = ErrorJson),
-    (status = 503, description = "The store does not answer", body = ErrorJson),
+    (status = 503, description = "The store does not answer, or the key is a raw one of the older service", body = ErrorJson),
 ))]
 pub async fn get(
     State(app): State<App>,
     InPath((serial, disk)): InPath<(String, String)>,
+    judged: Result<JudgedMachine, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (serial, disk) = (Serial::new(serial)?, DiskPath::new(disk)?);
-    let key = read_within(app.crypts.get(&serial, &disk)).await?;
+    let (serial, disk) = (Serial::stored(serial), DiskPath::stored(disk)?);
+    let serial = judged?.agree(serial)?;
+    let found = or_bad_serial(&app, &serial, read_within(app.crypts.get(&serial, &disk)).await).await;
+    if found.as_ref().is_err_and(ApiError::is_not_found) {
+        // A name that no disk can have is a mistake as well.
+        DiskPath::new(disk.as_str())?;
+    }
+    let key = found?;
     let octets = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
     // The copy that is sent is wiped as well, when the connection has let go of it.
     Ok((octets, Body::from(Bytes::from_owner(Wiped(key)))).into_response())
@@ -87,7 +100,7 @@ pub async fn delete(
     Actor(actor): Actor,
     SerialPath(serial): SerialPath,
 ) -> Result<Json<Vec<String>>, ApiError> {
-    let erased = change_within(app.crypts.erase(&actor, &serial)).await?;
+    let erased = or_bad_serial(&app, &serial, change_within(app.crypts.erase(&actor, &serial)).await).await?;
     Ok(Json(erased.iter().map(ToString::to_string).collect()))
 }
 

@@ -25,6 +25,9 @@ use sabakan_wire::{
 
 use crate::status::status;
 
+/// When a request that could not be served may be tried again: what it waited for is usually over within a second.
+const RETRY_AFTER_SECONDS: &str = "1";
+
 /// An answer that is not a success.
 #[derive(Debug, Clone)]
 pub struct ApiError {
@@ -32,6 +35,8 @@ pub struct ApiError {
     reason: String,
     /// Everything that is wrong in a document, each with its place.
     problems: Vec<ProblemJson>,
+    /// How many of what was sent fit into one request.
+    fits: Option<u64>,
     /// Whether clients of the older API may ask for this, and expect its statuses and texts.
     older: bool,
     /// What only the log may say.
@@ -41,7 +46,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a kind; the reason is shown to the caller.
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> ApiError {
-        ApiError { kind, reason: reason.into(), problems: Vec::new(), older: true, cause: None }
+        ApiError { kind, reason: reason.into(), problems: Vec::new(), fits: None, older: true, cause: None }
     }
 
     /// The caller's mistakes, all of them.
@@ -88,6 +93,11 @@ impl ApiError {
         &self.reason
     }
 
+    /// Whether it says that there is no such thing.
+    pub fn is_not_found(&self) -> bool {
+        self.kind == ErrorKind::NotFound
+    }
+
     /// What only the log may say.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
@@ -120,11 +130,16 @@ impl ApiError {
             status: self.status().as_u16(),
             kind: Some(self.kind),
             problems: self.problems.clone(),
+            fits: self.fits,
         };
         let mut text = serde_json::to_string(&body).expect("texts and numbers serialise");
         text.push('\n');
         let json = HeaderValue::from_static("application/json");
-        (self.status(), [(header::CONTENT_TYPE, json)], text).into_response()
+        let mut response = (self.status(), [(header::CONTENT_TYPE, json)], text).into_response();
+        if self.kind == ErrorKind::Unavailable {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
     }
 }
 
@@ -151,9 +166,14 @@ impl From<ServiceError> for ApiError {
             ServiceError::Hardware(_) => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Gone { .. } => ApiError::new(ErrorKind::Gone, reason),
             ServiceError::TooLarge(_) => ApiError::new(ErrorKind::TooLarge, reason),
+            ServiceError::TooManyAtOnce { fits, .. } => {
+                ApiError { fits: Some(fits), ..ApiError::new(ErrorKind::TooLarge, reason) }
+            }
             ServiceError::Busy | ServiceError::Crowded(_) => ApiError::new(ErrorKind::Unavailable, reason),
             ServiceError::Problems(problems) => ApiError::problems(&problems.0),
-            ServiceError::Unavailable(_) => ApiError::caused(ErrorKind::Unavailable, reason, cause),
+            ServiceError::Unavailable(_) | ServiceError::StoreRefusesWrites(_) | ServiceError::RawKey(_) => {
+                ApiError::caused(ErrorKind::Unavailable, reason, cause)
+            }
             ServiceError::OutcomeUnknown(_) => ApiError::caused(ErrorKind::OutcomeUnknown, reason, cause),
             ServiceError::Sealing(_) | ServiceError::KeyFile(_) | ServiceError::Randomness(_) => {
                 ApiError::caused(ErrorKind::Internal, reason, cause)
@@ -217,7 +237,9 @@ mod tests {
         );
         check(ServiceError::TooLarge("too much".into()), 413, "too much");
         check(ServiceError::Internal(store()), 500, "internal error: Internal Server Error");
-        check(ServiceError::Unavailable(store()), 503, "the request cannot be served at the moment; try again");
+        check(ServiceError::Unavailable(store()), 503, "the store is not available; nothing was changed, try again");
+        let full = StoreError::CannotWrite { reason: "no space is left".into() };
+        check(ServiceError::from(full), 503, "the store cannot write: no space is left; nothing was changed");
         let unknown = ApiError::from(ServiceError::OutcomeUnknown(store()));
         assert_eq!(unknown.status().as_u16(), 504);
         assert!(unknown.cause().is_some_and(|cause| cause.contains("member 10.0.0.1")), "the log has the cause");

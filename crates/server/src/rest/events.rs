@@ -19,23 +19,21 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::Frame;
-use sabakan_service::{
-    Change, EventStream, FeedEvent, Tokens,
-    metrics::{Gauge, Held},
-};
+use sabakan_domain::admission::{ClassShare, NoRoom, RoomShares};
+use sabakan_service::{Change, EventStream, FeedEvent, Tokens, metrics::Metrics};
 use sabakan_store::Revision;
 use sabakan_wire::rest::{
     ErrorJson, ErrorKind, EventActorJson, EventJson, EventMarkJson, MachineJson, event_kinds as kinds,
 };
 use serde::Serialize;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{ApiError, App, access::Shown, read_within};
-use crate::limits;
+use crate::{
+    http::{Room, RoomLedger, RoomSource},
+    limits,
+};
 
 /// The bounds of event feeds. Not for users: tests shorten the waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,16 +59,48 @@ impl Default for FeedBounds {
 /// What all feeds of a server share.
 pub struct FeedRoom {
     bounds: FeedBounds,
-    places: Arc<Semaphore>,
-    open: Gauge,
+    places: Arc<RoomLedger>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
 }
 
 impl FeedRoom {
-    /// Room for feeds that `open` counts and that all end when `stop` says so.
-    pub fn new(bounds: FeedBounds, open: Gauge, stop: CancellationToken) -> FeedRoom {
-        FeedRoom { bounds, places: Arc::new(Semaphore::new(bounds.feeds_max)), open, stop }
+    /// Room for feeds, which all end when `stop` says so.
+    pub fn new(bounds: FeedBounds, metrics: Arc<Metrics>, stop: CancellationToken) -> FeedRoom {
+        let places = RoomLedger::new(shares(bounds.feeds_max as u64), metrics.feeds.clone());
+        FeedRoom { bounds, places, metrics, stop }
     }
+
+    /// A place for one feed.
+    fn enter(&self, source: RoomSource) -> Result<Room, ApiError> {
+        self.places.take(source, 1).map_err(|no_room| {
+            self.metrics.refused("feeds", no_room.as_str());
+            let all = self.bounds.feeds_max;
+            let text = match no_room {
+                NoRoom::Address => {
+                    format!("your address has its share of the {all} event feeds; close one, or try again later")
+                }
+                NoRoom::Class => {
+                    format!("callers without rights have their share of the {all} event feeds; try again later")
+                }
+                NoRoom::Full => format!("all {all} event feeds are open or kept for others; try again later"),
+            };
+            ApiError::new(ErrorKind::Unavailable, text)
+        })
+    }
+}
+
+/// How feeds are shared out. Everybody but operators leaves some for them, and for each other.
+fn shares(total: u64) -> RoomShares {
+    let reserve = total / limits::FEEDS_RESERVE as u64;
+    let strangers = ClassShare { reserve: 0, max: total.div_ceil(2), per_address: (reserve / 2).max(1) };
+    let classes = [
+        ClassShare { reserve, max: total, per_address: total },
+        ClassShare { reserve, max: total, per_address: total.div_ceil(4) },
+        strangers,
+        strangers,
+    ];
+    RoomShares { total, classes }
 }
 
 /// What changed, in order, as JSON lines, or as server-sent events for `Accept: text/event-stream`. Without `after` it begins with
@@ -93,21 +123,18 @@ impl FeedRoom {
 pub async fn follow(
     State(app): State<App>,
     shown: Option<Extension<Shown>>,
+    Extension(source): Extension<RoomSource>,
     headers: HeaderMap,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
     let (after, follow) = asked(&headers, &pairs)?;
     let room = &app.feed_room;
-    let Ok(place) = Arc::clone(&room.places).try_acquire_owned() else {
-        let text = format!("{} event feeds are open, more are not accepted; try again", room.bounds.feeds_max);
-        return Err(ApiError::new(ErrorKind::Unavailable, text));
-    };
+    let place = room.enter(source)?;
     let stream = read_within(app.feeds.open(after, follow)).await?;
     let format = Format::of(&headers);
     let (sender, chunks) = mpsc::channel(1);
     let farewell = Arc::new(OnceLock::new());
     let permit = shown.map(|Extension(Shown(id))| (Arc::clone(&app.tokens), id));
-    let place = (place, room.open.hold());
     let sending = Sending { stream, format, sender, farewell: Arc::clone(&farewell), permit, _place: place };
     tokio::spawn(sending.run(room.bounds, room.stop.clone()));
     let head = [
@@ -242,7 +269,7 @@ struct Sending {
     farewell: Arc<OnceLock<Bytes>>,
     /// The token that opened the feed. Revoked, it ends with the next event, or when it would have been silent.
     permit: Option<(Arc<Tokens>, String)>,
-    _place: (OwnedSemaphorePermit, Held),
+    _place: Room,
 }
 
 impl Sending {
@@ -318,6 +345,14 @@ impl hyper::body::Body for EventBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strangers_leave_feeds_for_others() {
+        let RoomShares { total, classes: [operators, tokens, machines, others] } = shares(limits::FEEDS_MAX as u64);
+        assert_eq!((total, operators.reserve, tokens.reserve), (256, 32, 32));
+        assert_eq!((machines, others), (others, ClassShare { reserve: 0, max: 128, per_address: 16 }));
+        assert_eq!((operators.per_address, tokens.per_address), (256, 64));
+    }
 
     #[test]
     fn what_is_asked_for() {

@@ -73,7 +73,7 @@ pub async fn acknowledge(
     body: Body,
 ) -> Result<Json<IncidentSummaryJson>, ApiError> {
     let number = whole("number", &text)?;
-    let body = body::read(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::REPAIR_BYTES_MAX).await?;
     let wish = acknowledge_from_input(&body).map_err(|problems| ApiError::problems(&problems))?;
     let incident = change(app.repairs.acknowledge(&actor, number, &wish.reason)).await?;
     // Who acknowledges it lets its machines go, whatever the guard is.

@@ -8,7 +8,10 @@ use axum::{
 use sabakan_domain::words::{LabelName, LabelValue, Serial};
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, body, change_within, path::InPath};
+use super::{
+    Actor, ApiError, App, body, change_within,
+    path::{InPath, or_bad_serial},
+};
 use crate::limits;
 
 /// Sets a label. The body is its value as it is, and may be empty.
@@ -27,11 +30,11 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
-    let body = body::read(&app.bodies, &headers, body, limits::LABEL_VALUE_BYTES_MAX).await?;
+    let (serial, name) = (Serial::stored(serial), LabelName::new(name)?);
+    let body = body::read(&headers, body, limits::LABEL_VALUE_BYTES_MAX).await?;
     // What is no text becomes a character that no value may have.
     let value = LabelValue::new(String::from_utf8_lossy(&body))?;
-    change_within(app.machines.put_label(&actor, &serial, &name, &value)).await?;
+    or_bad_serial(&app, &serial, change_within(app.machines.put_label(&actor, &serial, &name, &value)).await).await?;
     Ok(StatusCode::OK)
 }
 
@@ -48,8 +51,14 @@ pub async fn remove(
     Actor(actor): Actor,
     InPath((serial, name)): InPath<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let (serial, name) = (Serial::new(serial)?, LabelName::new(name)?);
-    change_within(app.machines.remove_label(&actor, &serial, &name)).await?;
+    // A label of the older service goes away under whatever name it has.
+    let (serial, name) = (Serial::stored(serial), LabelName::stored(name));
+    let removed =
+        or_bad_serial(&app, &serial, change_within(app.machines.remove_label(&actor, &serial, &name)).await).await;
+    if removed.as_ref().is_err_and(ApiError::is_not_found) {
+        name.judge()?;
+    }
+    removed?;
     Ok(StatusCode::OK)
 }
 

@@ -26,7 +26,7 @@ use super::{ApiError, App, read_within};
         ("until" = Option<String>, Query, description = "The day after the last one, YYYYMMDD"),
     ),
     responses(
-    (status = 200, description = "Lines of JSON", body = AuditLogJson),
+    (status = 200, description = "Lines of JSON", body = AuditLogJson, content_type = "application/x-ndjson"),
     (status = 400, description = "Not a day", body = ErrorJson),
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
@@ -39,7 +39,7 @@ pub async fn list(State(app): State<App>, Query(pairs): Query<Vec<(String, Strin
     // The first page is read before anything is answered, so that a failure still has a status.
     let first = read_page(app.clone(), reading).await?;
     let body = Body::new(LogLines { app, next: Next::Ready(first) });
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
 type Page = (Vec<Logged>, Option<Reading>);

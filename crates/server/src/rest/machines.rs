@@ -26,7 +26,11 @@ use utoipa::openapi::{
     schema::{ObjectBuilder, Type},
 };
 
-use super::{Actor, ApiError, App, body, change_within, path::SerialPath, read_within};
+use super::{
+    Actor, ApiError, App, body, change_within,
+    path::{SerialPath, or_bad_serial},
+    read_within,
+};
 use crate::limits;
 
 /// Registers machines, all of them or none. Index, addresses and dates are assigned by the server.
@@ -45,7 +49,7 @@ pub async fn register(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::MACHINES_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::MACHINES_BYTES_MAX).await?;
     let machines = if body.len() > limits::DECODE_INLINE_MAX {
         let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
         decoded.map_err(|_| ApiError::new(ErrorKind::Internal, "internal error"))??
@@ -94,7 +98,7 @@ pub async fn remove(
     Actor(actor): Actor,
     SerialPath(serial): SerialPath,
 ) -> Result<StatusCode, ApiError> {
-    change_within(app.machines.remove(&actor, &serial)).await?;
+    or_bad_serial(&app, &serial, change_within(app.machines.remove(&actor, &serial)).await).await?;
     Ok(StatusCode::OK)
 }
 

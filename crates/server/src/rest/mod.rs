@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod cluster;
 mod config;
 mod constraints;
+mod contract;
 mod crypts;
 mod error;
 mod events;
@@ -35,14 +36,16 @@ pub use events::{FeedBounds, FeedRoom};
 use percent_encoding::percent_decode_str;
 use sabakan_domain::access::Policy;
 use sabakan_service::{
-    Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster, repair::Repairs,
+    Audit, Config, Crypts, Feeds, Foundation, Health, Machines, ServiceError, Tokens, cluster::Cluster,
+    repair::Repairs, takeover,
 };
 use sabakan_wire::rest::{ErrorKind, UnknownParameters, paths};
+use serde_json::Value;
 use tokio::sync::Semaphore;
-use utoipa::{OpenApi as _, openapi::OpenApi};
+use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::limits;
+use crate::{caller::Gate, limits};
 
 /// What handlers work with.
 #[derive(Clone)]
@@ -54,14 +57,15 @@ pub struct App {
     repairs: Arc<Repairs>,
     /// Room for plans that are made for callers.
     plans: Arc<Semaphore>,
+    /// Turns for cluster documents that are read.
+    documents: Arc<Semaphore>,
     audit: Arc<Audit>,
     tokens: Arc<Tokens>,
     feeds: Arc<Feeds>,
     feed_room: Arc<FeedRoom>,
     health: Arc<Health>,
-    /// Room for request bodies, in units of a kibibyte.
-    pub(crate) bodies: Arc<Semaphore>,
-    policy: Arc<Policy>,
+    /// Who may do what.
+    pub(crate) gate: Gate,
     /// What becomes of search parameters that are not ours.
     unknown_parameters: UnknownParameters,
 }
@@ -72,9 +76,9 @@ impl App {
         App { unknown_parameters, ..self }
     }
 
-    /// What another API needs to let the same callers in: tokens, policy, room for bodies.
-    pub(crate) fn gate(&self) -> (Arc<Tokens>, Arc<Policy>, Arc<Semaphore>) {
-        (Arc::clone(&self.tokens), Arc::clone(&self.policy), Arc::clone(&self.bodies))
+    /// The same, with another idea of what makes the server healthy.
+    pub fn with_health(self, health: Health) -> App {
+        App { health: Arc::new(health), ..self }
     }
 
     /// Everything handlers need, on one foundation.
@@ -86,20 +90,24 @@ impl App {
         policy: Policy,
         feed_room: FeedRoom,
     ) -> App {
+        let machines = Arc::new(Machines::new(Arc::clone(&foundation)));
+        let tokens = Arc::new(Tokens::new(Arc::clone(&foundation)));
         App {
             config: Arc::new(Config::new(Arc::clone(&foundation))),
-            machines: Arc::new(Machines::new(Arc::clone(&foundation))),
+            gate: Gate::new(Arc::clone(&tokens), Arc::clone(&machines), policy),
+            machines,
             crypts: Arc::new(crypts),
             cluster,
             repairs,
             plans: Arc::new(Semaphore::new(limits::PLANS_MAX)),
+            documents: Arc::new(Semaphore::new(limits::DOCUMENTS_MAX)),
             audit: Arc::new(Audit::new(Arc::clone(&foundation))),
-            tokens: Arc::new(Tokens::new(Arc::clone(&foundation))),
+            tokens,
             feeds: Arc::new(Feeds::new(Arc::clone(&foundation))),
             feed_room: Arc::new(feed_room),
-            health: Arc::new(Health::new(foundation)),
-            bodies: Arc::new(Semaphore::new(limits::BODIES_BYTES_MAX / body::UNIT)),
-            policy: Arc::new(policy),
+            health: Arc::new(
+                takeover::health_probes(&foundation).into_iter().fold(Health::new(foundation), Health::with),
+            ),
             unknown_parameters: UnknownParameters::default(),
         }
     }
@@ -128,7 +136,7 @@ impl App {
 struct Document;
 
 /// The routes and the document that describes them.
-fn parts() -> (Router<App>, OpenApi) {
+fn parts() -> (Router<App>, Value) {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(config::get_ipam, config::put_ipam))
         .routes(routes!(config::get_dhcp, config::put_dhcp))
@@ -160,6 +168,8 @@ fn parts() -> (Router<App>, OpenApi) {
         .routes(routes!(system::health))
         .split_for_parts();
     machines::describe_filters(&mut document);
+    let mut document = serde_json::to_value(document).expect("the document serialises");
+    contract::complete(&mut document);
     (router, document)
 }
 
@@ -189,14 +199,14 @@ fn repair() -> OpenApiRouter<App> {
 }
 
 /// The document at `/openapi.json`.
-pub fn document() -> OpenApi {
+pub fn document() -> Value {
     parts().1
 }
 
 /// All routes.
 pub fn router(app: App) -> Router {
     let (router, document) = parts();
-    let text: Arc<str> = document.to_pretty_json().expect("the document serialises").into();
+    let text: Arc<str> = format!("{document:#}").into();
     router
         .route(paths::IPAM_ALIAS, get(config::get_ipam).put(config::put_ipam))
         // Paths without a serial: a list for readers, a machine without a name for removers.
@@ -214,11 +224,16 @@ pub fn router(app: App) -> Router {
 /// A path that leads nowhere. One that was meant to lead to a disk key is called wrong instead of "not found": a machine that is told
 /// so formats its disk, and a doubled slash must not do that.
 async fn unknown(uri: Uri) -> ApiError {
-    let path = percent_decode_str(uri.path()).decode_utf8_lossy().to_lowercase();
-    if path.split('/').any(|segment| segment == "crypts") {
+    if names_a_key(uri.path()) {
         return ApiError::invalid("the path must be /api/v1/crypts/<serial>/<disk>, spelled exactly like this");
     }
     ApiError::new(ErrorKind::NotFound, "")
+}
+
+/// Whether a path was meant to lead to a disk key, however it is spelled.
+pub(crate) fn names_a_key(path: &str) -> bool {
+    let path = percent_decode_str(path).decode_utf8_lossy().to_lowercase();
+    path.split('/').any(|segment| segment == "crypts")
 }
 
 /// Paths that name too little or too much: their clients are told so instead of "not found", which they would take for the answer

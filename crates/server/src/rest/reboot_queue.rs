@@ -46,7 +46,7 @@ pub async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<IndexesJson>), ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::REBOOTS_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::REBOOTS_BYTES_MAX).await?;
     let nodes = nodes_from_input(body.text()?).map_err(|problems| ApiError::problems(&problems))?;
     Ok((StatusCode::CREATED, change_many(app.repairs.add_reboots(&actor, &nodes)).await?))
 }

@@ -54,7 +54,7 @@ pub async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<RepairEntryJson>), ApiError> {
-    let document = body::read_json(&app.bodies, &headers, body, limits::REPAIR_BYTES_MAX).await?;
+    let document = body::read_json(&headers, body, limits::REPAIR_BYTES_MAX).await?;
     let wish = new_repair_from_input(&document).map_err(|problems| ApiError::problems(&problems))?;
     let NewRepair { operation, machine_type, address, serial } = wish;
     let wish = ManualEntry { operation, machine_type, address, serial };

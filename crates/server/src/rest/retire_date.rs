@@ -8,7 +8,10 @@ use axum::{
 use sabakan_domain::time::Moment;
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, body, change_within, path::SerialPath};
+use super::{
+    Actor, ApiError, App, body, change_within,
+    path::{SerialPath, or_bad_serial},
+};
 use crate::limits;
 
 /// Sets the date on which a machine should go. The body is a time as in RFC 3339; it is kept with the offset it is given in.
@@ -27,8 +30,8 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::RETIRE_DATE_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::RETIRE_DATE_BYTES_MAX).await?;
     let date: Moment = String::from_utf8_lossy(&body).trim().parse()?;
-    change_within(app.machines.set_retire_date(&actor, &serial, date)).await?;
+    or_bad_serial(&app, &serial, change_within(app.machines.set_retire_date(&actor, &serial, date)).await).await?;
     Ok(StatusCode::OK)
 }

@@ -9,7 +9,13 @@ use axum::{
 use sabakan_domain::lifecycle::{Force, HealthState};
 use sabakan_wire::rest::ErrorJson;
 
-use super::{Actor, ApiError, App, access::forced, body, change_within, path::SerialPath, read_within};
+use super::{
+    Actor, ApiError, App,
+    access::forced,
+    body, change_within,
+    path::{SerialPath, or_bad_serial},
+    read_within,
+};
 use crate::limits;
 
 /// The state of a machine, one word.
@@ -19,7 +25,7 @@ use crate::limits;
     (status = 404, description = "No such machine", body = ErrorJson),
 ))]
 pub async fn get(State(app): State<App>, SerialPath(serial): SerialPath) -> Result<Response, ApiError> {
-    let machine = read_within(app.machines.get(&serial)).await?;
+    let machine = or_bad_serial(&app, &serial, read_within(app.machines.get(&serial)).await).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain")], machine.status.state.as_str()).into_response())
 }
 
@@ -45,9 +51,19 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::STATE_BYTES_MAX).await?;
+    check_force(query.as_deref())?;
+    let body = body::read(&headers, body, limits::STATE_BYTES_MAX).await?;
     let state: HealthState = String::from_utf8_lossy(&body).parse()?;
     let force = if forced(query.as_deref()) { Force::Yes } else { Force::No };
-    change_within(app.machines.set_state(&actor, &serial, state, force)).await?;
+    or_bad_serial(&app, &serial, change_within(app.machines.set_state(&actor, &serial, state, force)).await).await?;
     Ok(StatusCode::OK)
+}
+
+/// Refuses a `force` that is neither yes nor no: ignored, a change would be refused that somebody believes to have forced.
+fn check_force(query: Option<&str>) -> Result<(), ApiError> {
+    let given = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("force="));
+    match given {
+        None | Some("true" | "1" | "false" | "0") => Ok(()),
+        Some(other) => Err(ApiError::invalid(format!("force is {other:?}; true or false is expected"))),
+    }
 }

@@ -6,6 +6,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
+use sabakan_domain::words::Serial;
 use sabakan_wire::{
     json,
     rest::{ErrorJson, NewTokenJson, TokenJson, TokenRequest},
@@ -17,7 +18,7 @@ use crate::limits;
 /// Makes a token. Its text is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "createToken", request_body = TokenRequest, responses(
     (status = 201, body = NewTokenJson),
-    (status = 400, description = "The name or the role is wrong", body = ErrorJson),
+    (status = 400, description = "The name, the role or the serial is wrong", body = ErrorJson),
     (status = 403, description = "Not allowed", body = ErrorJson),
 ))]
 pub async fn create(
@@ -26,13 +27,13 @@ pub async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<NewTokenJson>), ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::CONFIG_BYTES_MAX).await?;
-    let TokenRequest { name, role } = json::decode(&body)?;
+    let body = body::read(&headers, body, limits::CONFIG_BYTES_MAX).await?;
+    let TokenRequest { name, role, serial } = json::decode(&body)?;
     let role = role.parse()?;
-    let text = change_within(app.tokens.create(&actor, &name, role)).await?;
-    let answer =
-        NewTokenJson { id: text.id().to_owned(), name, role: role.to_string(), token: text.expose().to_string() };
-    Ok((StatusCode::CREATED, Json(answer)))
+    let bound = serial.as_deref().map(Serial::new).transpose()?;
+    let text = change_within(app.tokens.create(&actor, &name, role, bound)).await?;
+    let (id, token) = (text.id().to_owned(), text.expose().to_string());
+    Ok((StatusCode::CREATED, Json(NewTokenJson { id, name, role: role.to_string(), serial, token })))
 }
 
 /// Every token, without its secret.
@@ -46,6 +47,7 @@ pub async fn list(State(app): State<App>) -> Result<Json<Vec<TokenJson>>, ApiErr
         id: token.id,
         name: token.record.name,
         role: token.record.role.to_string(),
+        serial: token.record.serial.map(String::from),
         created: token.record.created.to_string(),
     };
     Ok(Json(tokens.into_iter().map(shape).collect()))

@@ -259,7 +259,7 @@ fn vocabulary(metric: &str, label: &str) -> Option<Vec<&'static str>> {
         }
         "status" if metric.contains("_repair_") => Some(Status::ALL.map(Status::as_str).to_vec()),
         // These have no list that is public; the catalogue names them all.
-        "operation" | "outcome" | "task" => {
+        "operation" | "outcome" | "task" | "room" | "reason" => {
             let base = metric.trim_end_matches("_bucket");
             let note = CATALOGUE.iter().find(|metric| metric.name == base).map_or("", |metric| metric.note);
             Some(note.split('`').skip(1).step_by(2).collect())

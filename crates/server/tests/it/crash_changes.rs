@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of random changes, twenty times: registrations, states, labels and disk keys that were acknowledged are
+//! `kill -9` in the middle of random changes, again and again: registrations, states, labels and disk keys that were acknowledged are
 //! there, one that was not is there whole or not at all (G4), and a reader of the event feed that lives through all of it gets
 //! every event once (G11).
 
@@ -20,7 +20,13 @@ use sabakan_wire::rest::{ErrorKind, MachineJson, QueryParams};
 
 use crate::{SABAKAN, crash::kill};
 
-const ROUNDS: usize = 20;
+/// Kills of an ordinary run.
+const CYCLES: usize = 50;
+/// `cargo xtask soak crash` asks for more.
+const CYCLES_VARIABLE: &str = "SABAKAN_CRASH_CYCLES";
+/// Where the random numbers begin, unless this says otherwise.
+const SEED: usize = 20;
+const SEED_VARIABLE: &str = "SABAKAN_CRASH_SEED";
 const WRITERS: usize = 4;
 /// Of all writers together; the server dies before the last of them.
 const WRITES: usize = 200;
@@ -29,18 +35,20 @@ const WRITES: usize = 200;
 fn changes_survive_and_the_feed_goes_on() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
-    let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
+    let (cycles, seed) = (asked(CYCLES_VARIABLE, CYCLES), asked(SEED_VARIABLE, SEED));
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|name| Writer::new(name, seed)).collect();
     let mut feed = Feed::default();
-    let mut random = Random(20);
-    for round in 0..=ROUNDS {
+    let mut random = Random(seed as u64);
+    for round in 0..=cycles {
         let server = Process::start(SABAKAN, &data, ["--log-level", "error"]);
         let client = Client::new(&server.url()).expect("a URL");
         if round == 0 {
             client.put_ipam(&fixtures::wide_ipam()).expect("ipam");
         }
         writers.iter_mut().for_each(|writer| writer.verify(&client));
-        if round == ROUNDS {
+        if round == cycles {
             finish(&client, &mut feed, &writers);
+            println!("{cycles} kills, seed {seed}");
             server.terminate();
             break;
         }
@@ -58,6 +66,13 @@ fn changes_survive_and_the_feed_goes_on() {
     }
     let check = run(SABAKAN, ["store", "check", "--data-dir", data.to_str().expect("UTF-8")]);
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
+/// A number from the environment; what is not a number above 0 is a mistake of whoever set it.
+fn asked(variable: &str, otherwise: usize) -> usize {
+    let Ok(text) = std::env::var(variable) else { return otherwise };
+    let number = text.parse().ok().filter(|number| (1..1 << 32).contains(number));
+    number.unwrap_or_else(|| panic!("{variable} is {text:?}, not a number between 1 and 2^32"))
 }
 
 /// Kills a process, also when the test fails: those who wait for its death would wait for ever.
@@ -92,10 +107,7 @@ fn finish(client: &Client, feed: &mut Feed, writers: &[Writer]) {
         let most = count + unknown.get(kind).unwrap_or(&0);
         assert!((*count..=most).contains(&told), "{kind}: {told} in the feed, {count} to {most} were made");
     }
-    println!(
-        "{ROUNDS} kills, {changes:?} acknowledged and there, {unknown:?} cut off, {} events, each once",
-        feed.lines.len()
-    );
+    println!("{changes:?} acknowledged and there, {unknown:?} cut off, {} events, each once", feed.lines.len());
 }
 
 /// One reader of the feed, over all lives of the server.
@@ -163,8 +175,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(name: usize) -> Writer {
-        let random = Random(0x5eed + name as u64);
+    fn new(name: usize, seed: usize) -> Writer {
+        let random = Random(((seed << 16) + 0x5eed + name) as u64);
         Writer {
             name,
             random,

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Output};
 
+use sabakan_store::{Op, Store as _, Txn, embedded::EmbeddedStore};
 use sabakan_testkit::{
     client::Client,
     fixtures::{self, machine},
@@ -105,4 +106,55 @@ fn neither_the_store_nor_a_backup_reveals_a_key_and_rotation_keeps_them() {
     assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"").status, 200);
     let logs = request(&server.url(), "GET", "/api/v1/logs", &[], b"").body;
     assert!(logs.contains("rotate-key") && logs.contains("forget-key"), "{logs}");
+}
+
+/// Puts a key as the older service stores it.
+fn put_raw(data: &Path, name: &str, value: &'static str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let store = EmbeddedStore::open(&data.join("sabakan.db")).expect("a store");
+        let then = vec![Op::put(format!("/sabakan/crypts/{name}"), value)];
+        let _committed = store.commit(Txn { when: vec![], then }).await.expect("written");
+        store.shutdown().await;
+    });
+}
+
+#[test]
+fn raw_keys_of_the_older_service_stop_no_command_and_are_named_but_never_told() {
+    const RAW: &str = "a-raw-share-of-a-disk-key-as-the-older-service-stores-it";
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    let client = Client::new(&server.url()).expect("a URL");
+    client.put_ipam(&fixtures::ipam()).expect("ipam");
+    client.create_machines(&[machine("a", 0, "worker")]).expect("registered");
+    server.terminate();
+    // A store with raw keys alone and no key file yet is one that was just taken over.
+    put_raw(&data, "a/raw-disk", RAW);
+    fs::remove_file(data.join("disk-keys.json")).expect("no key file");
+    let server = Process::start(SABAKAN, &data, NO_FLAGS);
+    assert!(server.log().contains("1 raw keys to import"), "{}", server.log());
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/raw-disk", &[], b"").status, 503);
+    assert_eq!(request(&server.url(), "PUT", "/api/v1/crypts/a/d1", &[], b"ours").status, 201);
+    server.terminate();
+
+    let command = |args: &[&str]| run(SABAKAN, args.iter().copied().chain(["--data-dir", text(&data)]));
+    let rotated = command(&["keys", "rotate"]);
+    assert!(succeed(&rotated).contains("1 disk keys and 0 BMC credentials are sealed"));
+    let told = String::from_utf8_lossy(&rotated.stderr).into_owned();
+    assert!(told.contains("1 raw keys") && told.contains("a/raw-disk") && !told.contains(RAW), "{told}");
+    let checked = succeed(&command(&["store", "check"]));
+    assert!(checked.contains("note: takeover: crypts/a/raw-disk is a raw key") && !checked.contains(RAW), "{checked}");
+    let file = dir.path().join("export.jsonl");
+    let exported = command(&["store", "export", "--out", text(&file)]);
+    succeed(&exported);
+    let told = String::from_utf8_lossy(&exported.stderr).into_owned();
+    assert!(told.contains("1 raw keys") && told.contains("readable for whoever has the file"), "{told}");
+    let copy = dir.path().join("copy");
+    succeed(&run(SABAKAN, ["store", "import", "--in", text(&file), "--data-dir", text(&copy)]));
+    fs::copy(data.join("disk-keys.json"), copy.join("disk-keys.json")).expect("the key file");
+    let server = Process::start(SABAKAN, &copy, NO_FLAGS);
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/raw-disk", &[], b"").status, 503);
+    assert_eq!(request(&server.url(), "GET", "/api/v1/crypts/a/d1", &[], b"").body, "ours");
+    server.terminate();
 }

@@ -3,9 +3,11 @@
 mod alerts;
 mod crash;
 mod crash_changes;
+mod crash_wide;
 mod founding;
 mod graphql;
 mod keys;
+mod other_hosts;
 mod program;
 mod repair;
 mod store;

@@ -35,6 +35,23 @@ fn sigterm_ends_it_cleanly_and_takes_the_addresses_away() {
 }
 
 #[test]
+fn as_many_connections_as_the_hard_bound_of_open_files_allows() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("program");
+    // As many systems start programs: few files at once, many if asked for.
+    fs::write(&program, format!("#!/bin/sh\nulimit -S -n 300\nexec {SABAKAN} \"$@\"\n")).expect("written");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let server = Process::start(&program, &dir.path().join("data"), NO_FLAGS);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("its limits");
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a line");
+    let mut files = files.split_whitespace();
+    assert_eq!(files.next(), files.next(), "the soft bound is the hard one: {limits}");
+    let metrics = sabakan_testkit::raw::request(&server.url(), "GET", "/metrics", &[], b"").body;
+    let max = metrics.lines().find_map(|line| line.strip_prefix("sabakan_http_connections_max ")?.parse::<u64>().ok());
+    assert!(max.is_some_and(|max| max > 150), "more than half of 300: {max:?}");
+}
+
+#[test]
 fn a_signal_at_any_moment_of_the_start_ends_it_cleanly() {
     for round in 0..20 {
         let dir = tempfile::tempdir().expect("a directory");

@@ -152,3 +152,100 @@ fn contradictions_in_the_registry_are_found() {
     // The server goes on with what it can read.
     assert_eq!(machines(&server).len(), 3);
 }
+
+/// A server that ran with machines and was stopped, and its file.
+fn stopped_with_machines(data: &Path) -> std::path::PathBuf {
+    let no_flags: [&str; 0] = [];
+    let server = Process::start(SABAKAN, data, no_flags);
+    let client = Client::new(&server.url()).expect("a URL");
+    client.put_ipam(&fixtures::ipam()).expect("ipam");
+    client.create_machines(&fixtures::workers(300, 0)).expect("registered");
+    server.terminate();
+    data.join("sabakan.db")
+}
+
+fn health(server: &Process) -> (u16, String) {
+    let answer = sabakan_testkit::raw::request(&server.url(), "GET", "/health", &[], b"");
+    (answer.status, answer.body)
+}
+
+#[test]
+fn a_data_file_that_was_cut_is_served_read_only_and_can_be_saved() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let no_flags: [&str; 0] = [];
+    let data = stopped_with_machines(&path("first"));
+    let file = fs::File::options().write(true).open(&data).expect("the data file");
+    let pages = file.metadata().expect("its length").len() / 4096;
+    file.set_len(pages * 4096 - 100).expect("cut");
+    drop(file);
+
+    let server = Process::start(SABAKAN, &path("first"), no_flags);
+    let (status, body) = health(&server);
+    assert!(status == 503 && body.contains(&format!("the data file is damaged (page {pages}: ")), "{status} {body}");
+    let readable = machines(&server).len();
+    assert!(readable > 200, "{readable} machines");
+    let client = Client::new(&server.url()).expect("a URL");
+    let refused = client.create_machines(&[fixtures::machine("late", 60, "worker")]).expect_err("not written");
+    assert!(refused.to_string().contains("the data file is damaged"), "{refused}");
+    let figures = sabakan_testkit::raw::request(&server.url(), "GET", "/metrics", &[], b"").body;
+    assert!(figures.contains("sabakan_store_damaged 1") && figures.contains("sabakan_store_up 0"), "{figures}");
+    server.terminate();
+
+    let first = path("first");
+    let check = run(SABAKAN, ["store", "check", "--data-dir", text(&first)]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!(
+        shown(&check.stdout).contains(&format!("problem: page {pages}: the file has ")),
+        "{}",
+        shown(&check.stdout)
+    );
+    let out = path("saved.jsonl");
+    let saved = run(SABAKAN, ["store", "export", "--salvage", "--data-dir", text(&first), "--out", text(&out)]);
+    let summary = fs::read_to_string(path("saved.jsonl.salvage.json")).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+    let lost = summary["lost"].as_array().expect("a list").len();
+    assert_eq!(saved.status.code(), Some(if lost == 0 { 0 } else { 3 }), "{}", shown(&saved.stderr));
+    assert!(summary["lost-is-complete"].as_bool() == Some(true) && summary["pages"][0]["page"] == pages, "{summary}");
+    assert_eq!(fs::metadata(&data).expect("still there").len(), pages * 4096 - 100, "nobody wrote to it");
+
+    let second = path("second");
+    succeed(&run(SABAKAN, ["store", "import", "--data-dir", text(&second), "--in", text(&out)]));
+    let server = Process::start(SABAKAN, &second, no_flags);
+    assert_eq!(health(&server).0, 200);
+    assert_eq!(machines(&server).len(), readable);
+}
+
+#[test]
+fn one_record_that_makes_no_sense_stops_neither_the_start_nor_an_export() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    stopped_with_machines(&path("first"));
+    // Through the store, so that the checksum is right and only the record is not.
+    let export = path("all.jsonl");
+    let first = path("first");
+    succeed(&run(SABAKAN, ["store", "export", "--data-dir", text(&first), "--out", text(&export)]));
+    let store = sabakan_store::embedded::EmbeddedStore::open(&first.join("sabakan.db")).expect("a store");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        use sabakan_store::{Op, Range, Store as _, Txn};
+        let some = store.list(Range { limit: 1, ..Range::first("/sabakan/machines/") }).await.expect("a machine");
+        let then = vec![Op::put(some.items[0].key.clone(), "{broken")];
+        let written = store.commit(Txn { when: Vec::new(), then }).await.expect("written");
+        assert!(matches!(written, sabakan_store::TxnOutcome::Committed(_)));
+        store.shutdown().await;
+    });
+    drop(store);
+    let no_flags: [&str; 0] = [];
+    let server = Process::start(SABAKAN, &first, no_flags);
+    assert_eq!(health(&server).0, 200, "the file is sound");
+    assert_eq!(machines(&server).len(), 299);
+    server.terminate();
+    let saved = run(SABAKAN, ["store", "export", "--salvage", "--data-dir", text(&first), "--out", text(&export)]);
+    let told = shown(&saved.stderr);
+    assert!(
+        saved.status.success() && told.contains("problem: the stored data is damaged at /sabakan/machines/"),
+        "{told}"
+    );
+    assert_eq!(lines(&export).iter().filter(|line| line.contains("\"/sabakan/machines/")).count(), 300);
+}

@@ -246,7 +246,8 @@ impl Cluster {
 
     /// Stores a configuration that somebody wrote. The planner takes it from there.
     pub async fn set_configuration(&self, actor: &Actor, document: Value) -> Result<Vec<Problem>, ServiceError> {
-        let configuration = Configuration::parse(document).map_err(|problems| Problems(problems).kind())?;
+        let parsed = away(move || Configuration::parse(document)).await?;
+        let configuration = parsed.map_err(|problems| Problems(problems).kind())?;
         let on = &self.on;
         let check = |state: &ClusterState| -> Result<(), Problems> {
             let problems = configuration.check_constraints(&state.constraints.unwrap_or_default());
@@ -380,10 +381,10 @@ fn changes_of(plan: &KeptPlan, serial: &Serial, address: Option<IpAddr>) -> Vec<
     changes.iter().filter(about).cloned().collect()
 }
 
-/// Plans away from the threads that serve connections: it takes a while for many machines, and waits for nothing.
+/// Plans and reads away from the threads that serve connections: it takes a while for many machines, and waits for nothing.
 async fn away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServiceError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "a plan was not finished");
-        ServiceError::Defect("a plan was not finished")
+        tracing::error!(%error, "a plan or a configuration was not finished");
+        ServiceError::Defect("a plan or a configuration was not finished")
     })
 }

@@ -56,11 +56,23 @@ metrics! {
     ERRORS: Counter "sabakan_api_errors_total" ["kind"] "API calls that were refused or failed, by kind.",
         "The kinds of [errors](errors.md). `internal` is a defect or damaged data and should stay at 0.";
     CONNECTIONS: Gauge "sabakan_http_connections" [] "Open connections over all listeners.",
-        "At 4,096 new ones wait.";
+        "Near `sabakan_http_connections_max` idle ones are closed for new ones.";
+    CONNECTIONS_MAX: Gauge "sabakan_http_connections_max" [] "Connections that may be open over all listeners.",
+        "As many as the process may open files, less those kept for everything else; at most 8,192.";
+    CONNECTIONS_SHED: Counter "sabakan_http_connections_shed_total" [] "Idle connections that were closed to make room for others.",
+        "The oldest idle ones of whoever holds most. Grows: somebody holds many connections and uses few.";
+    BODY_BYTES: Gauge "sabakan_http_body_bytes" [] "Bytes of request bodies that are held.",
+        "What has arrived, of 256 MiB over all callers.";
+    REFUSALS: Counter "sabakan_http_refusals_total" ["room", "reason"] "Connections, request bodies and event feeds that were refused for want of room.",
+        "`room`: `connections`, `bodies`, `feeds`. `reason`: `address` (it holds its share), `class` (callers like it hold theirs), `full` \
+         (what is left is kept for others), `slow` (a body below the least rate). See \
+         [what a stranger can use up](../operations/strangers.md).";
     FEEDS: Gauge "sabakan_event_feeds" [] "Open event feeds.",
-        "At 256 new ones are refused.";
-    STORE_UP: Gauge "sabakan_store_up" [] "Whether the store answered this scrape within a second.",
-        "0: requests fail, or are about to.";
+        "At 256 new ones are refused, of strangers long before.";
+    STORE_UP: Gauge "sabakan_store_up" [] "Whether the store answered this scrape within a second and takes writes.",
+        "0: requests fail, or are about to; `parts` of `/health` say why.";
+    STORE_DAMAGED: Gauge "sabakan_store_damaged" [] "Whether the data file was found damaged.",
+        "1: nothing is written any more, reads are answered from what is readable. Always 0 on etcd.";
     STORE_DURATIONS: Histogram "sabakan_store_request_duration_seconds" ["operation", "outcome"] "Time a request to the store took.",
         "`operation`: `txn`, `get`, `range`, `latest`, `watch` (opening one), `lease`, `compact`. `outcome`: `ok`, `conflict` (an \
          ordinary lost race), `unavailable`, `unknown` (a write without an answer), `refused` (too large, not well formed), \
@@ -77,6 +89,12 @@ metrics! {
         "Every status of a role there is. The first 256 roles by name; the rest is `role=\"other\"`.";
     MACHINES_BY_RACK: Gauge "sabakan_machines_by_rack" ["rack", "status"] "Machines by rack and status.",
         "Only what there is. The first 4,096 racks by number; the rest is `rack=\"other\"`.";
+    TAKEOVER_MACHINES: Gauge "sabakan_takeover_machines" [] "Machines with values that input would refuse.",
+        "Stored by the older service. They are served; `takeover` of each machine says what can be mended.";
+    TAKEOVER_RAW_KEYS: Gauge "sabakan_takeover_raw_keys" [] "Disk keys of the older service that are not sealed.",
+        "Requests for them are answered with 503 until they are imported.";
+    UNREADABLE_RECORDS: Gauge "sabakan_unreadable_records" [] "Stored records that cannot be read and are left out.",
+        "Not 0: `parts` of `/health` names them, `sabakan store check` says why.";
     ASSETS_BYTES: Gauge "sabakan_assets_bytes_total" [] "The total bytes of assets.",
         "0: this version keeps no assets.";
     ASSETS_ITEMS: Gauge "sabakan_assets_items_total" [] "The total items of assets.",

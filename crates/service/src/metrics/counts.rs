@@ -23,6 +23,9 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     let (roles, racks) = (limits::ROLES_COUNTED_MAX, limits::RACKS_COUNTED_MAX);
     write_groups(text, &catalogue::MACHINES_BY_ROLE, counts.by_role, roles, Zeros::Written);
     write_groups(text, &catalogue::MACHINES_BY_RACK, counts.by_rack, racks, Zeros::LeftOut);
+    text.single(&catalogue::TAKEOVER_MACHINES, snapshot.marked().len());
+    text.single(&catalogue::TAKEOVER_RAW_KEYS, snapshot.raw_keys().len());
+    text.single(&catalogue::UNREADABLE_RECORDS, snapshot.unreadable().len());
 }
 
 /// What becomes of a status in which a group has no machine.

@@ -54,6 +54,11 @@ impl Gauge {
         Held(Arc::clone(&self.0))
     }
 
+    /// So many, counted elsewhere.
+    pub fn set(&self, count: i64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
     /// How many.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)

@@ -75,6 +75,28 @@ impl Metrics {
         self.errors.get(kind, |_| OTHER).fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Somebody was refused room for a connection, a body or a feed.
+    pub fn refused(&self, room: &'static str, reason: &'static str) {
+        self.refusals.get((room, reason), |_| (OTHER, OTHER)).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells from the start, with 0, what may be refused.
+    pub(super) fn declare_refusals(&self) {
+        for room in ["bodies", "connections", "feeds"] {
+            let slow = (room == "bodies").then_some("slow");
+            for reason in ["address", "class", "full"].into_iter().chain(slow) {
+                drop(self.refusals.get((room, reason), |_| (OTHER, OTHER)));
+            }
+        }
+    }
+
+    pub(super) fn write_refusals(&self, text: &mut Text) {
+        text.head(&catalogue::REFUSALS);
+        for ((room, reason), count) in self.refusals.all() {
+            text.sample(&catalogue::REFUSALS, &[room, reason], count.load(Ordering::Relaxed));
+        }
+    }
+
     fn answered_after(&self, seen: RequestSeen, code: u16, time: Option<Duration>) {
         let RequestSeen { route, raw, verb, begun } = seen;
         let time = time.unwrap_or_else(|| begun.elapsed());

@@ -37,6 +37,7 @@ pub struct Scrape {
 struct Facts {
     snapshot: Arc<Snapshot>,
     store_up: bool,
+    store_damaged: bool,
     lag: u64,
     stuck: Duration,
     cluster: Option<Figures>,
@@ -82,7 +83,12 @@ impl Scrapes {
     /// Waits for the view as any read does, but not for long: figures of a server in trouble are wanted most.
     async fn facts(&self) -> Facts {
         let view = &self.on.view;
-        let asked = timeout(limits::SCRAPE_STORE_TIME_MAX, self.on.store.latest_commit()).await;
+        // The first tells how far the store is, the second whether it still takes anything.
+        let asked = timeout(limits::SCRAPE_STORE_TIME_MAX, async {
+            let (newest, writable) = tokio::join!(self.on.store.latest_commit(), self.on.store.check_writable());
+            newest.and(writable)
+        });
+        let asked = asked.await;
         let newest = self.metrics.store.newest();
         let behind = |snapshot: &Snapshot| newest.0.saturating_sub(snapshot.revision().0);
         let mut snapshot = view.latest_known();
@@ -95,7 +101,8 @@ impl Scrapes {
         let cluster = self.cluster.as_ref().map(|cluster| cluster.figures());
         let applying = self.cluster.as_ref().and_then(|cluster| cluster.applying());
         let repairs = self.repairs.as_ref().map(|repairs| repairs.figures());
-        Facts { store_up: matches!(asked, Ok(Ok(_))), snapshot, lag, stuck, cluster, applying, repairs }
+        let store_damaged = self.on.store.damage().is_some();
+        Facts { store_up: matches!(asked, Ok(Ok(_))), store_damaged, snapshot, lag, stuck, cluster, applying, repairs }
     }
 }
 
@@ -122,8 +129,13 @@ impl Metrics {
         let mut text = Text::default();
         self.write_requests(&mut text);
         text.single(&catalogue::CONNECTIONS, self.connections.get());
+        text.single(&catalogue::CONNECTIONS_MAX, self.connections_max.get());
+        text.single(&catalogue::CONNECTIONS_SHED, self.shed.load(Ordering::Relaxed));
+        text.single(&catalogue::BODY_BYTES, self.body_bytes.get());
+        self.write_refusals(&mut text);
         text.single(&catalogue::FEEDS, self.feeds.get());
         text.single(&catalogue::STORE_UP, u8::from(facts.store_up));
+        text.single(&catalogue::STORE_DAMAGED, u8::from(facts.store_damaged));
         self.store.write(&mut text);
         let Revision(revision) = facts.snapshot.revision();
         text.single(&catalogue::VIEW_REVISION, revision);

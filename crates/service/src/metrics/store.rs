@@ -35,7 +35,7 @@ const OUTCOMES: [&str; 7] = ["ok", "conflict", "unavailable", "unknown", "refuse
 fn outcome(error: &StoreError) -> usize {
     match error {
         StoreError::Conflict { .. } => 1,
-        StoreError::Unavailable { .. } => 2,
+        StoreError::Unavailable { .. } | StoreError::CannotWrite { .. } => 2,
         StoreError::OutcomeUnknown { .. } => 3,
         StoreError::TooLarge { .. } | StoreError::Invalid { .. } => 4,
         StoreError::Compacted { .. } => 5,
@@ -160,6 +160,14 @@ impl Store for MeasuredStore {
 
     fn limits(&self) -> TxnLimits {
         self.store.limits()
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        self.store.check_writable()
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.store.damage()
     }
 }
 

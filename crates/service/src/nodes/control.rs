@@ -7,12 +7,13 @@ use sabakan_domain::{
     provision::{
         boot::{BootDevice, BootRequest},
         interfaces::{self, Slot},
+        promises::{self, UnmetWish},
     },
     words::Serial,
 };
 use sabakan_drivers::{Bmc, DriverError};
 
-use sabakan_store::view::Lock;
+use sabakan_store::{repo::nodes, view::Lock};
 
 use super::{Nodes, Shown};
 use crate::{ServiceError, limits};
@@ -36,6 +37,7 @@ impl Nodes {
             Err(error) => Err(error.to_string()),
         };
         let driver = shown.node.driver.as_deref().or(shown.driver);
+        let unmet = self.unmet(shown).await;
         let verdict = |slot: Slot| {
             let chosen = interfaces::effective(&shown.node.details.interfaces, driver, slot).unwrap_or_default();
             let contacts = matches!(
@@ -47,11 +49,22 @@ impl Nodes {
                     Verdict::Absent(format!("the driver of this node has no {slot} interface ({chosen})"))
                 }
                 Err(reason) if contacts => Verdict::Wrong(reason.clone()),
-                _ => Verdict::Fine,
+                _ => match unmet.iter().find(|wish| wish.slot == slot) {
+                    Some(wish) => Verdict::Wrong(wish.to_string()),
+                    None => Verdict::Fine,
+                },
             }
         };
         // Methods of vendors have no settings to look at.
         Slot::ALL.into_iter().filter(|slot| *slot != Slot::Vendor).map(|slot| (slot, verdict(slot))).collect()
+    }
+
+    /// What a node asks for and its interfaces cannot do: what its verbs would be refused with.
+    async fn unmet(&self, shown: &Shown) -> Vec<UnmetWish> {
+        let Ok(offered) = self.hardware.offered(&shown.node, shown.machine.as_deref()) else { return Vec::new() };
+        // A store that does not answer is told by everything else; here it only means that no key is known of.
+        let has_keys = nodes::has_keys(&*self.on.store, &self.on.keys, &shown.node.name).await.unwrap_or(false);
+        promises::check_all(&shown.node, offered, has_keys, &self.options)
     }
 
     /// What a machine starts from, and whether every time.

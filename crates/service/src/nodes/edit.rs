@@ -1,6 +1,9 @@
 //! Nodes that callers make, describe and forget. Secrets among their settings are sealed before they come near a transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use sabakan_domain::{
     audit::Actor,
@@ -15,7 +18,7 @@ use sabakan_domain::{
 };
 use sabakan_drivers::Secret;
 use sabakan_store::{
-    repo::nodes::{self, Facts},
+    repo::nodes::{self, Facts, WrittenNode},
     view::Snapshot,
 };
 
@@ -80,7 +83,7 @@ impl Nodes {
         let node = edit::create(id, fields, first, &around).map_err(AskRefusal::from).map_err(kind)?;
         nodes::create(&*on.store, &on.keys, &by, &node).await?;
         tracing::info!(serial = %node.name, uuid = %node.id, user = actor.name, "node created");
-        self.glance(node.name.as_str()).await
+        Ok(self.written(WrittenNode { node, machine: None }))
     }
 
     /// Changes what a node is described with. `write` turns what is there into what shall be; it may run more than once.
@@ -135,8 +138,15 @@ impl Nodes {
             }
             Ok((changed.node != facts.node || changed.machine.is_some()).then_some(changed))
         };
-        let node = nodes::edit(&*on.store, &on.keys, &by, &name, "update", decide).await?;
-        self.glance(node.name.as_str()).await
+        let written = nodes::edit(&*on.store, &on.keys, &by, &name, "update", decide).await?;
+        Ok(self.written(written))
+    }
+
+    /// A node as its change left it. Nothing is read: whatever a read would say now, the change is made, and has to be told. Nobody
+    /// works on the node, because nobody may change it otherwise.
+    fn written(&self, WrittenNode { node, machine }: WrittenNode) -> Shown {
+        let driver = self.hardware.driver_of(&node, machine.as_ref()).ok().map(|driver| driver.name());
+        Shown { node: Arc::new(node), machine: machine.map(Arc::new), driver, lock: None, waiting: None }
     }
 
     /// Forgets a node. Its machine, if there is one, stays and has a node by rule again.

@@ -78,9 +78,10 @@ impl Nodes {
         self.show(&snapshot, name.as_str(), &BTreeMap::new()).ok_or(ServiceError::NotFound)
     }
 
-    /// Who works on a node, or would: any live server can, and the first of them by name speaks for all.
-    pub async fn conductor(&self) -> Result<Option<String>, ServiceError> {
-        Ok(self.on.view.read().await?.conductors().next().map(str::to_owned))
+    /// Who works on a node, or would: any live server can, and the first of them by name speaks for all. As far as it is known here:
+    /// whoever shows a node has just read or written it, and the answer to a change must not wait for another read.
+    pub fn conductor(&self) -> Option<String> {
+        self.on.view.latest_known().conductors().next().map(str::to_owned)
     }
 
     fn place_of(&self, snapshot: &Snapshot, wanted: &Wanted, id: NodeId) -> Result<Place, ServiceError> {

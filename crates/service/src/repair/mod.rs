@@ -184,11 +184,10 @@ impl Repairs {
             let set = |settings: RepairSettings, (name, value): &(String, String)| settings.with(name, value);
             values.iter().try_fold(settings, set).map_err(BadSetting)
         };
+        // Read first: once they are set, no read decides about the answer. What cannot be read must not keep anybody from setting them.
+        let open = self.state().await.map_or(0, |state| open_incidents(&state));
         let settings = repairs::edit_settings(&*on.store, &on.keys, &on.by(actor), decide).await?;
-        // They are set, whatever else can be read.
-        let open =
-            if settings.guard.enabled { 0 } else { self.state().await.map_or(0, |state| open_incidents(&state)) };
-        let warnings = settings.warnings(open);
+        let warnings = settings.warnings(if settings.guard.enabled { 0 } else { open });
         for Problem { path, reason } in &warnings {
             tracing::warn!(user = actor.name, setting = path, reason, "repair settings protect less than they could");
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sabakan_store::records::is_sealed_key;
 use serde::{Deserialize, Serialize};
 
 use super::{KeyId, SealError, limits};
@@ -75,6 +76,9 @@ impl SealedKey {
 
     /// Reads what is stored. Whether it is authentic turns out when it is opened.
     pub fn from_bytes(bytes: &[u8]) -> Result<SealedKey, SealError> {
+        if !is_sealed_key(bytes) {
+            return Err(SealError::Raw);
+        }
         if bytes.len() > limits::RECORD_BYTES_MAX {
             return Err(SealError::Damaged("it is too long for a sealed key"));
         }

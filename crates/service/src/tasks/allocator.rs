@@ -88,7 +88,11 @@ impl Allocator {
                 }
                 Ok(Outcome::Over | Outcome::Later) => {}
                 // The next one would fare no better.
-                Err(error @ (StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. })) => return Err(error),
+                Err(
+                    error @ (StoreError::Unavailable { .. }
+                    | StoreError::CannotWrite { .. }
+                    | StoreError::OutcomeUnknown { .. }),
+                ) => return Err(error),
                 // It is about this one and its node; the others shall not wait until somebody has put it right.
                 Err(error) => failed = Some(error),
             }

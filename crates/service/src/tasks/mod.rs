@@ -4,6 +4,7 @@ pub mod allocator;
 pub mod applier;
 pub mod compactor;
 pub mod conductor;
+pub mod inspector;
 mod leader;
 mod lease;
 pub mod planner;

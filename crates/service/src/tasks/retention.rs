@@ -157,7 +157,7 @@ mod tests {
                 at,
                 actor: Actor::internal("test"),
                 host: "host".to_owned(),
-                category,
+                category: category.clone(),
                 instance: "m".to_owned(),
                 action: "delete".to_owned(),
                 detail: String::new(),

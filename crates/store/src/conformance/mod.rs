@@ -15,6 +15,7 @@ mod repairs;
 mod support;
 mod txn;
 mod watch;
+mod wide;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -77,6 +78,13 @@ macro_rules! cases {
 
 /// Every case.
 pub fn cases() -> Vec<Case> {
+    let mut all = interface_cases();
+    all.extend(repository_cases());
+    all
+}
+
+/// What the interface promises.
+fn interface_cases() -> Vec<Case> {
     cases! {
         txn {
             a_put_keeps_the_create_revision_until_the_key_is_removed,
@@ -127,6 +135,19 @@ pub fn cases() -> Vec<Case> {
             writers_of_different_keys_all_succeed,
             an_acknowledged_commit_is_seen_by_every_later_read,
         }
+        wide {
+            many_writes_are_one_revision,
+            one_compare_of_many_that_fails_stops_all_writes,
+            many_compares_and_no_write_are_answered,
+            many_writes_under_a_lost_lead_do_not_happen,
+            many_keys_vanish_with_their_lease,
+        }
+    }
+}
+
+/// What repositories rest on when others write at the same time.
+fn repository_cases() -> Vec<Case> {
+    cases! {
         repairs {
             a_round_that_anything_changed_under_writes_nothing,
             a_round_under_a_lost_lead_writes_nothing,

@@ -8,8 +8,9 @@ use rusqlite::{Connection, params};
 use super::{
     OpenError,
     fault::Fault,
-    open,
+    length, open,
     rows::{self, Row},
+    structure::{self, Depth},
 };
 use crate::{Revision, StoreError, limits};
 
@@ -49,34 +50,30 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(OpenError::Io { path: path.to_owned(), source: error.into() });
     }
-    let db = open::open_reader(path).map_err(|error| open::classify(path, error))?;
+    let io = |error: std::io::Error| OpenError::Io { path: path.to_owned(), source: error.into() };
+    let length = length::check(path).map_err(io)?;
+    let db = open::open_damaged(path).map_err(|error| open::classify(path, error))?;
     // One read transaction: a running server may go on writing, we see one moment.
     let db = db.unchecked_transaction().map_err(|error| open::classify(path, error))?;
     if open::identify(path, &db)? {
         return Err(OpenError::NotOurs { path: path.to_owned(), reason: "it is empty".to_owned() });
     }
-    let extent = rows::extent(&db).map_err(|error| open::classify(path, error))?;
-    let rows::Extent { revision, compacted } = extent;
+    // Of a file so damaged that this cannot be told, the rest is told.
+    let extent = rows::extent(&db);
+    let rows::Extent { revision, compacted } =
+        extent.as_ref().copied().unwrap_or(rows::Extent { revision: Revision::NONE, compacted: Revision::NONE });
     let mut report = CheckReport { revision, compacted, rows: 0, keys: 0, problems: Vec::new(), problem_count: 0 };
-    if let Err(error) = check_structure(&db, &mut report) {
-        report.problem(format!("reading the structure: {error}"));
+    if let Some(finding) = length {
+        report.problem(finding.to_string());
     }
-    if let Err(fault) = check_rows(&db, &mut report) {
+    match structure::examine(&db, Depth::Indexes) {
+        Ok(findings) => findings.iter().for_each(|finding| report.problem(finding.to_string())),
+        Err(error) => report.problem(format!("reading the structure: {error}")),
+    }
+    if let Err(fault) = extent.map_err(Fault::from).and_then(|_| check_rows(&db, &mut report)) {
         report.problem(format!("reading the changes: {}", StoreError::from(fault)));
     }
     Ok(report)
-}
-
-fn check_structure(db: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
-    let mut statement = db.prepare("PRAGMA integrity_check")?;
-    let mut lines = statement.query([])?;
-    while let Some(line) = lines.next()? {
-        let text: String = line.get(0)?;
-        if text != "ok" {
-            report.problem(text);
-        }
-    }
-    Ok(())
 }
 
 /// What the walk remembers about a key: when its newest row so far says it was created; 0 after a tombstone.

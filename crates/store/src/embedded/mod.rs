@@ -3,22 +3,28 @@
 //! - `writer` owns the only connection that writes; concurrent commits share one flush.
 //! - `read` has a few read-only connections; `watch` pulls from `recent` (memory) or from the file.
 //! - `rows` is the stored format; `sweep` is compaction; `open` and `check` are for the first and the worst day of a file.
+//! - `length` and `structure` find damage at start, `inspect` in the background, `salvage` reads what is left of a damaged file.
 //!
 //! It knows nothing about what the values mean. One process uses a file at a time: `<file>.lock` is locked while it is open.
 
 mod apply;
 mod check;
 mod fault;
+mod inspect;
 mod leases;
+mod length;
 mod open;
 mod read;
 mod recent;
 mod request;
 mod rows;
+mod salvage;
+mod structure;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod writable;
 mod writer;
 
 use std::{
@@ -36,13 +42,16 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub use self::{
     check::{CheckReport, check},
+    inspect::Inspection,
     open::OpenError,
+    salvage::{DamagedPage, LostKey, SalvageReport},
 };
 use self::{
     fault::stopped,
     read::Readers,
     recent::Recent,
     request::{Answer, Request},
+    writable::{Writable, WriteVerdict},
 };
 use crate::{
     LeaseId, Op, Page, Range, Revision, Snapshot, Store, StoreError, StoreFuture, Txn, TxnLimits, TxnOutcome, Watch,
@@ -67,6 +76,7 @@ struct Shared {
     readers: Arc<Readers>,
     recent: Mutex<Recent>,
     published: tokio::sync::watch::Receiver<Revision>,
+    writable: Arc<Writable>,
     latest: AtomicU64,
     compacted: AtomicU64,
     swept: AtomicU64,
@@ -94,19 +104,65 @@ const ROOM_UNIT: usize = 1024;
 
 impl EmbeddedStore {
     /// Opens the data file, or makes a new one. Blocks for as long as SQLite takes to read what a crash left.
+    ///
+    /// A damaged file is not written to: every change is refused, and reads are answered from a copy in memory of what is readable. If
+    /// it cannot be told which keys are lost, it is not opened at all.
     pub fn open(path: &Path) -> Result<EmbeddedStore, OpenError> {
-        EmbeddedStore::start(path, open::open(path)?)
+        let (lock, reason) = match open::open(path)? {
+            open::FileStart::Sound(opened) => return EmbeddedStore::start(path, opened),
+            open::FileStart::Damaged { lock, reason } => (lock, reason),
+        };
+        let saved = salvage::salvage(path)?;
+        salvage::tell(&saved.report);
+        if !saved.report.names_all {
+            return Err(OpenError::Damaged { path: path.to_owned(), reason });
+        }
+        EmbeddedStore::start_saved(path, lock, saved.db, saved.report.revision, &reason)
+    }
+
+    /// Opens what is readable of a file, whatever is lost, and says what that is. The file is not changed.
+    pub fn open_salvaged(path: &Path) -> Result<(EmbeddedStore, SalvageReport), OpenError> {
+        let lock = open::lock_existing(path)?;
+        let salvage::Salvage { db, report } = salvage::salvage(path)?;
+        let reason = "it was opened to save what is readable";
+        Ok((EmbeddedStore::start_saved(path, lock, db, report.revision, reason)?, report))
+    }
+
+    /// Serves a copy of what is readable.
+    fn start_saved(
+        path: &Path,
+        lock: File,
+        saved: rusqlite::Connection,
+        revision: Revision,
+        reason: &str,
+    ) -> Result<EmbeddedStore, OpenError> {
+        // The writer has nothing to write to.
+        let db = rusqlite::Connection::open_in_memory().map_err(|error| open::classify(path, error))?;
+        let extent = rows::Extent { revision, compacted: revision };
+        let swept = rows::end_of(revision) - 1;
+        let writable = Writable::default();
+        writable.condemn(reason);
+        let opened = open::Opened { db, lock, extent, swept, leases: Vec::new() };
+        let store = EmbeddedStore::start_with(path, opened, writable)?;
+        store.shared.readers.read_from(saved);
+        Ok(store)
     }
 
     fn start(path: &Path, opened: open::Opened) -> Result<EmbeddedStore, OpenError> {
+        EmbeddedStore::start_with(path, opened, Writable::default())
+    }
+
+    fn start_with(path: &Path, opened: open::Opened, writable: Writable) -> Result<EmbeddedStore, OpenError> {
         let io = |error: std::io::Error| OpenError::Io { path: path.to_owned(), source: error.into() };
         let open::Opened { db, lock, extent, swept, leases } = opened;
         let sweep = sweep::Sweep { compacted: extent.compacted, swept };
         let (published, receiver) = tokio::sync::watch::channel(extent.revision);
+        let writable = Arc::new(writable);
         let shared = Arc::new(Shared {
-            readers: Arc::new(Readers::new(path)),
+            readers: Arc::new(Readers::new(path, Arc::clone(&writable))),
             recent: Mutex::default(),
             published: receiver,
+            writable,
             latest: AtomicU64::new(extent.revision.0),
             compacted: AtomicU64::new(extent.compacted.0),
             swept: AtomicU64::new(sweep.revision().0),
@@ -124,6 +180,7 @@ impl EmbeddedStore {
             clock: tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?,
             next_tick: now + limits::LEASE_TICK,
             sweep_not_before: now,
+            next_probe: now,
             stopping: Vec::new(),
         };
         let (inbox, requests) = mpsc::channel(limits::WRITER_QUEUE);
@@ -148,6 +205,15 @@ impl EmbeddedStore {
             commits: shared.commits.load(Ordering::Relaxed),
             groups: shared.groups.load(Ordering::Relaxed),
         }
+    }
+
+    /// Reads the whole file slowly and looks for damage; from the first that is found nothing is written any more. Blocks; `go_on` is
+    /// asked often.
+    pub fn inspect(&self, go_on: impl Fn() -> bool + Send + 'static) -> Result<Inspection, OpenError> {
+        if self.shared.writable.damage().is_some() {
+            return Ok(Inspection::Damaged);
+        }
+        inspect::inspect(self.shared.readers.path(), &self.shared.writable, go_on)
     }
 
     /// Answers what is queued, closes the file, and returns when that is done. Every later call answers `Unavailable`.
@@ -195,11 +261,11 @@ impl Store for EmbeddedStore {
     }
 
     fn get_many(&self, keys: Vec<String>) -> StoreFuture<'_, Snapshot> {
-        Box::pin(self.shared.readers.run(move |db| read::get_many(db, &keys)))
+        Box::pin(self.shared.readers.run(move |db, _| read::get_many(db, &keys)))
     }
 
     fn list(&self, range: Range) -> StoreFuture<'_, Page> {
-        Box::pin(self.shared.readers.run(move |db| read::list(db, &range)))
+        Box::pin(self.shared.readers.run(move |db, on_damage| read::list(db, &range, on_damage)))
     }
 
     fn latest_commit(&self) -> StoreFuture<'_, Revision> {
@@ -251,6 +317,20 @@ impl Store for EmbeddedStore {
             value_bytes_max: limits::VALUE_BYTES_MAX,
             hint: "",
         }
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            match self.shared.writable.verdict() {
+                WriteVerdict::Proved => Ok(()),
+                WriteVerdict::Refused(error) => Err(error),
+                WriteVerdict::Stale => self.ask(|answer| Request::Probe { answer }).await,
+            }
+        })
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.shared.writable.damage()
     }
 }
 

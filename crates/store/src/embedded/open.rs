@@ -10,7 +10,11 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, config::DbConfig};
 
-use super::rows::{self, APPLICATION_ID, SCHEMA, SCHEMA_VERSION};
+use super::{
+    length,
+    rows::{self, APPLICATION_ID, SCHEMA, SCHEMA_VERSION},
+    structure::{self, Depth},
+};
 use crate::{LeaseId, limits};
 
 /// Why the data file could not be opened, and what to do about it.
@@ -47,7 +51,11 @@ pub enum OpenError {
         reason: String,
     },
     /// It was ours and is broken.
-    #[error("{} is damaged ({reason}); run `sabakan store check`, then restore a backup", path.display())]
+    #[error(
+        "{} is damaged ({reason}); run `sabakan store check`, then restore a backup, or save what is readable with \
+         `sabakan store export --salvage`",
+        path.display()
+    )]
     Damaged {
         /// The data file.
         path: PathBuf,
@@ -79,31 +87,74 @@ pub(super) struct Opened {
     pub leases: Vec<(LeaseId, Duration)>,
 }
 
+/// A file that is locked for us.
+pub(super) enum FileStart {
+    /// It can be used.
+    Sound(Opened),
+    /// It must not be written to.
+    Damaged { lock: File, reason: String },
+}
+
 /// Locks and opens the file, or makes a new one.
-pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path) -> Result<FileStart, OpenError> {
     let lock = lock(path)?;
+    match open_locked(path) {
+        Ok((db, (extent, swept, leases))) => Ok(FileStart::Sound(Opened { db, lock, extent, swept, leases })),
+        Err(OpenError::Damaged { reason, .. }) => Ok(FileStart::Damaged { lock, reason }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks a file that is there and is not to be written to.
+pub(super) fn lock_existing(path: &Path) -> Result<File, OpenError> {
+    std::fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), source: error.into() })?;
+    lock(path)
+}
+
+fn open_locked(path: &Path) -> Result<(Connection, State), OpenError> {
+    let io = |error: std::io::Error| OpenError::Io { path: path.to_owned(), source: error.into() };
     let is_new = !path.exists();
     // The store holds disk keys: nobody else may read it. SQLite gives its companion files the mode of this one.
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| OpenError::Io { path: path.to_owned(), source: error.into() })?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
+    // Before SQLite opens it: what is missing at its end would be read as zeros, and the next page written behind them.
+    if let Some(finding) = length::check(path).map_err(io)? {
+        return Err(OpenError::Damaged { path: path.to_owned(), reason: finding.to_string() });
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, flags).map_err(|error| classify(path, error))?;
     prepare(&db).map_err(|error| classify(path, error))?;
+    keep_log(&db, true).map_err(|error| classify(path, error))?;
     let is_empty = identify(path, &db)?;
     configure(&db).map_err(|error| classify(path, error))?;
     if is_empty {
         create(&mut db).map_err(|error| classify(path, error))?;
+    } else if file.metadata().map_err(io)?.len() <= limits::START_CHECK_BYTES_MAX {
+        let findings = structure::examine(&db, Depth::Pages).map_err(|error| classify(path, error))?;
+        if let Some(finding) = findings.first() {
+            return Err(OpenError::Damaged { path: path.to_owned(), reason: finding.to_string() });
+        }
     }
     if is_new {
-        sync_directory(path).map_err(|error| OpenError::Io { path: path.to_owned(), source: error.into() })?;
+        sync_directory(path).map_err(io)?;
     }
-    let (extent, swept, leases) = read_state(&db).map_err(|error| classify(path, error))?;
-    Ok(Opened { db, lock, extent, swept, leases })
+    let state = read_state(&db).map_err(|error| classify(path, error))?;
+    keep_log(&db, false).map_err(|error| classify(path, error))?;
+    Ok((db, state))
+}
+
+/// Whether closing leaves the write-ahead log as it is. Otherwise SQLite copies it into the file, which must not happen to a file
+/// that is damaged.
+pub(super) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
+}
+
+/// Opens a file for reading that may be damaged, also if pages are missing at its end.
+pub(super) fn open_damaged(path: &Path) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    prepare(&db)?;
+    // Before anything is read: with it SQLite goes by the length of the file instead of refusing one that is too short.
+    db.pragma_update(None, "writable_schema", true)?;
+    Ok(db)
 }
 
 /// Opens the file for reading only, as `check` and the readers do.

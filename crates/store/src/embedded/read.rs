@@ -4,7 +4,7 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use rusqlite::{Connection, params};
@@ -14,36 +14,61 @@ use super::{
     fault::{Fault, stopped},
     open,
     rows::{self, Row},
+    salvage,
+    writable::Writable,
 };
 use crate::{Event, Page, Range, Revision, Snapshot, StoreError, limits};
 
-/// The reading connections.
+/// What a list does about a row that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnDamage {
+    /// Fails.
+    Fail,
+    /// Leaves the row out: the copy that was saved of a damaged file is read, and what is lost was told.
+    LeaveOut,
+}
+
+/// The reading connections, and the copy in memory that takes their place when the file is found damaged.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    writable: Arc<Writable>,
+    /// Empty until damage is met; `None` if what is lost could not be told, so that the file itself must answer.
+    saved: OnceLock<Option<Mutex<Connection>>>,
 }
 
 impl Readers {
-    pub fn new(path: &Path) -> Readers {
+    pub fn new(path: &Path, writable: Arc<Writable>) -> Readers {
         Readers {
             path: path.to_owned(),
             permits: Arc::new(Semaphore::new(limits::READERS)),
             idle: Mutex::new(Vec::new()),
+            writable,
+            saved: OnceLock::new(),
         }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// From now on the copy is read.
+    pub fn read_from(&self, saved: Connection) {
+        let _first = self.saved.set(Some(Mutex::new(saved)));
     }
 
     /// Runs `work` inside one read transaction.
     pub async fn run<T, F>(self: &Arc<Self>, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: Fn(&Connection, OnDamage) -> Result<T, Fault> + Send + 'static,
     {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| stopped())?;
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
-            let result = readers.read(work);
+            let result = readers.read(&work);
             drop(permit);
             result
         });
@@ -59,18 +84,47 @@ impl Readers {
         self.lock_idle().clear();
     }
 
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn read<T>(&self, work: &impl Fn(&Connection, OnDamage) -> Result<T, Fault>) -> Result<T, Fault> {
+        if let Some(Some(saved)) = self.saved.get() {
+            return work(&saved.lock().unwrap_or_else(PoisonError::into_inner), OnDamage::LeaveOut);
+        }
+        let result = self.read_file(work);
+        let Err(damage) = result.as_ref().map_err(Fault::damage) else { return result };
+        let Some(damage) = damage else { return result };
+        self.writable.condemn(&format!("a read met {damage}"));
+        match self.saved.get_or_init(|| self.save()) {
+            Some(saved) => work(&saved.lock().unwrap_or_else(PoisonError::into_inner), OnDamage::LeaveOut),
+            None => result,
+        }
+    }
+
+    fn read_file<T>(&self, work: &impl Fn(&Connection, OnDamage) -> Result<T, Fault>) -> Result<T, Fault> {
         let idle = self.lock_idle().pop();
         let mut db = match idle {
             Some(db) => db,
             None => open::open_reader(&self.path)?,
         };
-        let result = work(&*db.transaction()?);
+        let result = work(&*db.transaction()?, OnDamage::Fail);
         let mut idle = self.lock_idle();
         if !self.permits.is_closed() {
             idle.push(db);
         }
         result
+    }
+
+    /// Reads what is readable once the writer has stopped.
+    fn save(&self) -> Option<Mutex<Connection>> {
+        let _turn = self.writable.turn();
+        match salvage::salvage(&self.path) {
+            Ok(saved) => {
+                salvage::tell(&saved.report);
+                saved.report.names_all.then(|| Mutex::new(saved.db))
+            }
+            Err(error) => {
+                tracing::error!(error = %error, "nothing can be saved of the damaged data file");
+                None
+            }
+        }
     }
 
     fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -89,7 +143,7 @@ pub(super) fn get_many(db: &Connection, keys: &[String]) -> Result<Snapshot, Fau
 }
 
 /// One page of a prefix.
-pub(super) fn list(db: &Connection, range: &Range) -> Result<Page, Fault> {
+pub(super) fn list(db: &Connection, range: &Range, on_damage: OnDamage) -> Result<Page, Fault> {
     let extent = rows::extent(db)?;
     let revision = range.at.unwrap_or(extent.revision);
     if revision > extent.revision {
@@ -107,7 +161,12 @@ pub(super) fn list(db: &Connection, range: &Range) -> Result<Page, Fault> {
             page.more = true;
             return Ok::<_, Fault>(ControlFlow::Break(()));
         }
-        let item = rows::fetch(db, id)?;
+        let item = match rows::fetch(db, id) {
+            Err(fault) if on_damage == OnDamage::LeaveOut && fault.damage().is_some() => {
+                return Ok(ControlFlow::Continue(()));
+            }
+            item => item?,
+        };
         bytes += item.value.as_ref().map_or(0, bytes::Bytes::len);
         page.items.extend(item.into_key_value());
         Ok(ControlFlow::Continue(()))

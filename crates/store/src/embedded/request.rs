@@ -31,6 +31,10 @@ pub(super) enum Request {
         revision: Revision,
         answer: Answer<()>,
     },
+    /// Makes something durable that nobody reads, to see whether that works.
+    Probe {
+        answer: Answer<()>,
+    },
     Stop {
         done: oneshot::Sender<()>,
     },
@@ -54,7 +58,9 @@ impl Request {
             }
             Request::Grant { answer, .. } => answer.send(failure),
             Request::KeepAlive { answer, .. } => answer.send(failure),
-            Request::Revoke { answer, .. } | Request::Compact { answer, .. } => answer.send(failure),
+            Request::Revoke { answer, .. } | Request::Compact { answer, .. } | Request::Probe { answer } => {
+                answer.send(failure);
+            }
             Request::Stop { .. } => {}
         }
     }

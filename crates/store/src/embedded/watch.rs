@@ -43,7 +43,7 @@ impl EmbeddedWatch {
 
     async fn history(&self) -> Result<WatchBatch, StoreError> {
         let (prefix, from) = (self.prefix.clone(), self.from);
-        let (events, revision) = self.shared.readers.run(move |db| read::history(db, &prefix, from)).await?;
+        let (events, revision) = self.shared.readers.run(move |db, _| read::history(db, &prefix, from)).await?;
         Ok(WatchBatch { revision, events })
     }
 }

@@ -21,6 +21,7 @@ use super::{
     apply::{self, Applied},
     fault,
     leases::Leases,
+    open,
     recent::Change,
     request::{Answer, Request},
     rows,
@@ -41,6 +42,7 @@ pub(super) struct Writer {
     pub clock: Runtime,
     pub next_tick: Instant,
     pub sweep_not_before: Instant,
+    pub next_probe: Instant,
     pub stopping: Vec<oneshot::Sender<()>>,
 }
 
@@ -60,11 +62,16 @@ struct Group {
     ended: Vec<LeaseId>,
     compacted: Option<Revision>,
     commits: u64,
+    probed: bool,
 }
 
 impl Group {
     fn changes_file(&self) -> bool {
-        !self.changes.is_empty() || !self.granted.is_empty() || !self.ended.is_empty() || self.compacted.is_some()
+        !self.changes.is_empty()
+            || !self.granted.is_empty()
+            || !self.ended.is_empty()
+            || self.compacted.is_some()
+            || self.probed
     }
 
     /// Takes over what was written at the next revision, if anything.
@@ -85,9 +92,14 @@ enum Failure {
 impl Failure {
     fn to_error(&self) -> StoreError {
         match self {
-            Failure::Apply(error) => fault::store_error(error),
+            Failure::Apply(error) => fault::write_error(error),
             Failure::Flush(error) => fault::flush_error(error),
         }
+    }
+
+    fn cause(&self) -> &rusqlite::Error {
+        let (Failure::Apply(error) | Failure::Flush(error)) = self;
+        error
     }
 }
 
@@ -95,28 +107,34 @@ impl Writer {
     /// Works until the queue is closed and empty, then closes the file.
     pub fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
         loop {
-            match self.wait(&mut inbox) {
+            let wake = self.wait(&mut inbox);
+            let shared = Arc::clone(&self.shared);
+            let _turn = shared.writable.turn();
+            match wake {
                 Wake::Request(Request::Stop { done }) => self.stop(done, &mut inbox),
                 Wake::Request(request) => self.commit_group(request, &mut inbox),
                 Wake::Due => {}
                 Wake::Closed => break,
             }
-            self.expire_leases();
-            self.sweep_step();
+            // A damaged file is not written to, not even to tidy up.
+            if self.shared.writable.damage().is_none() {
+                self.expire_leases();
+                self.sweep_step();
+                self.probe_step();
+            }
         }
         self.close();
     }
 
     fn wait(&mut self, inbox: &mut mpsc::Receiver<Request>) -> Wake {
         let now = Instant::now();
-        let mut due = None;
-        if !self.sweep.is_done() {
-            due = Some(self.sweep_not_before);
-        }
-        if self.leases.len() > 0 {
-            due = Some(due.map_or(self.next_tick, |due: Instant| due.min(self.next_tick)));
-        }
-        match due {
+        let tidies = self.shared.writable.damage().is_none();
+        let times = [
+            (tidies && !self.sweep.is_done()).then_some(self.sweep_not_before),
+            (tidies && self.leases.len() > 0).then_some(self.next_tick),
+            (tidies && self.shared.writable.is_in_trouble()).then_some(self.next_probe),
+        ];
+        match times.into_iter().flatten().min() {
             Some(due) if due <= now => match inbox.try_recv() {
                 Ok(request) => Wake::Request(request),
                 Err(TryRecvError::Empty) => Wake::Due,
@@ -140,6 +158,11 @@ impl Writer {
     }
 
     fn commit_group(&mut self, first: Request, inbox: &mut mpsc::Receiver<Request>) {
+        if self.shared.writable.damage().is_some() {
+            let writable = &self.shared.writable;
+            first.finish(Some(&|| writable.refusal().expect("a file that is damaged stays so")));
+            return;
+        }
         let mut requests = vec![first];
         let mut group = Group { revision: self.revision, ..Group::default() };
         match self.fill(&mut group, &mut requests, inbox) {
@@ -149,6 +172,7 @@ impl Writer {
             }
             Err(failure) => {
                 self.roll_back();
+                self.note_failure(failure.cause());
                 let error = || failure.to_error();
                 tracing::error!(error = %error(), requests = requests.len(), "group of changes failed");
                 requests.into_iter().for_each(|request| request.finish(Some(&error)));
@@ -194,6 +218,11 @@ impl Writer {
                 answer.prepare(Ok(()));
             }
             Request::Compact { revision, answer } => self.stage_compact(group, *revision, answer)?,
+            Request::Probe { answer } => {
+                rows::touch(&self.db)?;
+                group.probed = true;
+                answer.prepare(Ok(()));
+            }
             Request::Stop { .. } => {}
         }
         Ok(())
@@ -252,6 +281,7 @@ impl Writer {
         if !group.changes_file() {
             return;
         }
+        self.shared.writable.prove();
         let now = Instant::now();
         if self.leases.len() == 0 {
             self.next_tick = now + limits::LEASE_TICK;
@@ -300,7 +330,8 @@ impl Writer {
             Err(error) => {
                 // The leases are still overdue at the next tick.
                 self.roll_back();
-                tracing::error!(error = %fault::store_error(&error), "ending leases failed");
+                self.note_failure(&error);
+                tracing::error!(error = %fault::write_error(&error), "ending leases failed");
             }
         }
     }
@@ -317,8 +348,35 @@ impl Writer {
             }
             Err(error) => {
                 self.sweep_not_before = Instant::now() + limits::SWEEP_RETRY;
-                tracing::warn!(error = %fault::store_error(&error), "compaction failed, trying again");
+                self.note_failure(&error);
+                tracing::warn!(error = %fault::write_error(&error), "compaction failed, trying again");
             }
+        }
+    }
+
+    /// After a failed change, finds out by itself when the file can be written again: nobody may ask for a change meanwhile.
+    fn probe_step(&mut self) {
+        let now = Instant::now();
+        if !self.shared.writable.is_in_trouble() || now < self.next_probe {
+            return;
+        }
+        self.next_probe = now + limits::WRITE_RETRY;
+        match self.begin().and_then(|()| rows::touch(&self.db)).and_then(|()| self.commit()) {
+            Ok(()) => self.shared.writable.prove(),
+            Err(error) => {
+                self.roll_back();
+                self.note_failure(&error);
+            }
+        }
+    }
+
+    /// Remembers why nothing could be made durable.
+    fn note_failure(&mut self, error: &rusqlite::Error) {
+        if fault::is_corruption(error) {
+            self.shared.writable.condemn(&format!("a change met {error}"));
+        } else {
+            self.next_probe = Instant::now() + limits::WRITE_RETRY;
+            self.shared.writable.fail(fault::reason(error));
         }
     }
 
@@ -341,11 +399,15 @@ impl Writer {
 
     /// Brings everything into the main file, so that it can be copied alone, and lets go of it.
     fn close(self) {
-        let Writer { db, published, stopping, .. } = self;
+        let Writer { db, published, stopping, shared, .. } = self;
         drop(published);
-        let checkpoint = db
-            .busy_timeout(limits::CLOSE_WAIT)
-            .and_then(|()| db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+        let checkpoint = match shared.writable.damage() {
+            // The log may be the better half of what is left.
+            Some(_) => open::keep_log(&db, true),
+            None => db
+                .busy_timeout(limits::CLOSE_WAIT)
+                .and_then(|()| db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))),
+        };
         if let Err(error) = checkpoint {
             tracing::warn!(error = %fault::store_error(&error), "the write-ahead log stays for the next start");
         }

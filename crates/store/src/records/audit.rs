@@ -43,19 +43,46 @@ impl TryFrom<AuditRecord> for AuditEntry {
     fn try_from(record: AuditRecord) -> Result<AuditEntry, String> {
         let AuditRecord { ts, user, known, ip, host, category, instance, action, detail } = record;
         let known_by = |word: &String| Known::ALL.into_iter().find(|k| k.as_str() == word);
-        let of_word = Category::ALL.into_iter().find(|c| c.as_str() == category);
+        // The older service writes down what the connection said, which may have a zone (`fe80::1%eth0`) or be no address at all.
+        let address = ip.split('%').next().and_then(|ip| ip.parse().ok());
+        let user = if ip.is_empty() || address.is_some() { user } else { format!("{user} (from {ip})") };
         Ok(AuditEntry {
             at: ts,
             actor: Actor {
                 name: user,
-                known: known.as_ref().map_or(Some(Known::Declared), known_by).ok_or("unknown kind of actor")?,
-                ip: (!ip.is_empty()).then(|| ip.parse()).transpose().map_err(|_| format!("{ip} is no address"))?,
+                known: known.as_ref().and_then(known_by).unwrap_or(Known::Declared),
+                ip: address,
             },
             host,
-            category: of_word.ok_or_else(|| format!("unknown category {category}"))?,
+            category: Category::stored(&category),
             instance,
             action,
             detail,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_the_older_service_are_shown_as_they_are() {
+        let check = |category: &str, ip: &str, user: &str, address: Option<&str>| {
+            let stored = format!(
+                r#"{{"ts":"2020-01-02T03:04:05.6Z","rev":"17","user":"op","ip":"{ip}","host":"boot-0","category":"{category}",
+                    "instance":"coreos","action":"upload","detail":"id=1"}}"#
+            );
+            let record: AuditRecord = serde_json::from_str(&stored).expect("a record");
+            let entry = AuditEntry::try_from(record).expect("an entry");
+            assert_eq!(entry.category.as_str(), category);
+            assert_eq!((entry.actor.name.as_str(), entry.actor.ip), (user, address.and_then(|ip| ip.parse().ok())));
+            assert_eq!(entry.actor.known, Known::Declared);
+        };
+        check("machines", "10.0.0.1", "op", Some("10.0.0.1"));
+        check("image", "10.0.0.1", "op", Some("10.0.0.1"));
+        check("assets", "fe80::1%eth0", "op", Some("fe80::1"));
+        check("ignition", "", "op", None);
+        check("ipxe", "@", "op (from @)", None);
     }
 }

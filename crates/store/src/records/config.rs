@@ -2,7 +2,7 @@
 
 use sabakan_domain::{
     dhcp::DhcpConfig,
-    ipam::{IpamConfig, IpamInput, Pool, PoolInput},
+    ipam::{IpamConfig, IpamInput, PoolInput, StoredIpam},
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,30 +29,30 @@ pub struct IpamRecord {
 
 impl From<&IpamConfig> for IpamRecord {
     fn from(config: &IpamConfig) -> IpamRecord {
-        let Pool { net, offset, range_size, range_mask, gateway_offset } = config.node_pool();
-        let bmc = config.bmc_pool();
+        let IpamInput { max_nodes_in_rack, node, node_ip_per_node, node_index_offset, bmc } = config.input();
         IpamRecord {
-            max_nodes_in_rack: config.max_nodes_in_rack(),
-            node_ipv4_pool: net.to_string(),
-            node_ipv4_offset: offset.map(|o| o.to_string()),
-            node_ipv4_range_size: *range_size,
-            node_ipv4_range_mask: u32::from(*range_mask),
-            node_ip_per_node: config.node_ip_per_node(),
-            node_index_offset: config.boot_index(),
-            node_gateway_offset: *gateway_offset,
-            bmc_ipv4_pool: bmc.net.to_string(),
-            bmc_ipv4_offset: bmc.offset.map(|o| o.to_string()),
+            max_nodes_in_rack,
+            node_ipv4_pool: node.pool,
+            node_ipv4_offset: node.offset,
+            node_ipv4_range_size: node.range_size,
+            node_ipv4_range_mask: node.range_mask,
+            node_ip_per_node,
+            node_index_offset,
+            node_gateway_offset: config.node_pool().gateway_offset,
+            bmc_ipv4_pool: bmc.pool,
+            bmc_ipv4_offset: bmc.offset,
             bmc_ipv4_range_size: bmc.range_size,
-            bmc_ipv4_range_mask: u32::from(bmc.range_mask),
-            bmc_ipv4_gateway_offset: bmc.gateway_offset,
+            bmc_ipv4_range_mask: bmc.range_mask,
+            bmc_ipv4_gateway_offset: config.bmc_pool().gateway_offset,
         }
     }
 }
 
-impl TryFrom<IpamRecord> for IpamConfig {
+impl TryFrom<IpamRecord> for StoredIpam {
     type Error = String;
 
-    fn try_from(record: IpamRecord) -> Result<IpamConfig, String> {
+    /// Never fails: what can be read is kept, and judged by whoever computes addresses from it.
+    fn try_from(record: IpamRecord) -> Result<StoredIpam, String> {
         let IpamRecord {
             max_nodes_in_rack,
             node_ipv4_pool,
@@ -68,7 +68,7 @@ impl TryFrom<IpamRecord> for IpamConfig {
             bmc_ipv4_range_mask,
             bmc_ipv4_gateway_offset,
         } = record;
-        IpamConfig::new(&IpamInput {
+        Ok(StoredIpam::stored(IpamInput {
             max_nodes_in_rack,
             node: PoolInput {
                 pool: node_ipv4_pool,
@@ -86,8 +86,7 @@ impl TryFrom<IpamRecord> for IpamConfig {
                 range_mask: bmc_ipv4_range_mask,
                 gateway_offset: Some(bmc_ipv4_gateway_offset),
             },
-        })
-        .map_err(|error| error.to_string())
+        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! An access token as stored under `tokens/<id>`.
 
 use jiff::Timestamp;
-use sabakan_domain::access::TokenRole;
+use sabakan_domain::{access::TokenRole, words::Serial};
 use serde::{Deserialize, Serialize};
 
 /// `tokens/<id>`. The secret itself is nowhere.
@@ -11,6 +11,9 @@ pub struct TokenRecord {
     pub name: String,
     /// What it may do.
     pub role: TokenRole,
+    /// The machine it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<Serial>,
     /// SHA-256 of the secret, in hex.
     pub sha256: String,
     /// When it was made.

@@ -61,4 +61,8 @@ impl Store for Conditional {
         let limits = self.store.limits();
         TxnLimits { ops_max: limits.ops_max.saturating_sub(self.when.len()), ..limits }
     }
+
+    fn check_writable(&self) -> StoreFuture<'_, ()> {
+        self.store.check_writable()
+    }
 }

@@ -2,12 +2,16 @@
 
 use std::convert::Infallible;
 
-use sabakan_domain::{audit::Category, dhcp::DhcpConfig, ipam::IpamConfig};
+use sabakan_domain::{
+    audit::Category,
+    dhcp::DhcpConfig,
+    ipam::{IpamConfig, StoredIpam},
+};
 
 use super::{
     ChangeError,
     audit::{Act, By},
-    change,
+    change, get_one,
 };
 use crate::{
     Compare, Op, Range, Store, Txn,
@@ -20,7 +24,8 @@ use crate::{
 #[error("machines already exists")]
 pub struct MachinesExist;
 
-/// Sets the IPAM configuration, unless a machine is registered.
+/// Sets the IPAM configuration, unless a machine is registered. One of an older service that cannot be used, or not even be read, may be
+/// replaced all the same: nothing can be registered under it, and machines keep the addresses they have.
 pub async fn put_ipam(
     store: &dyn Store,
     keys: &Keys,
@@ -29,14 +34,19 @@ pub async fn put_ipam(
 ) -> Result<(), ChangeError<MachinesExist>> {
     let value = records::encode(&IpamRecord::from(config));
     let plan = || async {
-        let machines = store.list(Range { limit: 1, ..Range::first(keys.machines()) }).await?;
-        if !machines.items.is_empty() {
-            return Err(ChangeError::Refused(MachinesExist));
-        }
-        let mut txn = Txn {
-            when: vec![Compare::NoneWithPrefix(keys.machines())],
-            then: vec![Op::put(keys.ipam(), value.clone())],
+        let present = get_one(store, keys.ipam()).await?;
+        let usable = |kv| records::decode::<IpamRecord, StoredIpam>(kv).is_ok_and(|stored| stored.usable().is_ok());
+        let when = match present.as_ref().filter(|kv| !usable(kv)) {
+            Some(unusable) => Compare::ModRevision(unusable.key.clone(), unusable.mod_revision),
+            None => {
+                let machines = store.list(Range { limit: 1, ..Range::first(keys.machines()) }).await?;
+                if !machines.items.is_empty() {
+                    return Err(ChangeError::Refused(MachinesExist));
+                }
+                Compare::NoneWithPrefix(keys.machines())
+            }
         };
+        let mut txn = Txn { when: vec![when], then: vec![Op::put(keys.ipam(), value.clone())] };
         by.log(&mut txn, keys, put(Category::Ipam, &value));
         Ok((txn, ()))
     };

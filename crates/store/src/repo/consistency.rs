@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use sabakan_domain::{
     consistency::check_registry,
     dhcp::DhcpConfig,
-    ipam::IpamConfig,
+    ipam::StoredIpam,
     lifecycle::HealthState,
     machine::Machine,
     provision::{
@@ -15,6 +15,7 @@ use sabakan_domain::{
         node::{Node, NodeId},
         node_ports::NodePorts,
     },
+    takeover,
 };
 
 use super::{
@@ -37,6 +38,8 @@ pub struct Report {
     pub machines: usize,
     /// What is wrong, for people. Empty: nothing.
     pub problems: Vec<String>,
+    /// What an older service stored and input would refuse, for people. It is served, and waits to be mended.
+    pub notes: Vec<String>,
 }
 
 /// Checks the registry at one revision.
@@ -51,7 +54,11 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError>
     let mut machines: Vec<Machine> = Vec::with_capacity(stored.len());
     for kv in &stored {
         match records::decode_machine(kv) {
-            Ok(machine) if kv.key == keys.machine(&machine.serial) => machines.push(machine),
+            Ok(machine) if kv.key == keys.machine(&machine.serial) => {
+                let remarks = takeover::remarks(&machine);
+                report.notes.extend(remarks.iter().map(|remark| format!("takeover: {}: {remark}", kv.key)));
+                machines.push(machine);
+            }
             Ok(machine) => report.problems.push(format!("{} holds the machine {}", kv.key, machine.serial)),
             Err(error) => report.problems.push(error.to_string()),
         }
@@ -68,7 +75,11 @@ pub async fn check(store: &dyn Store, keys: &Keys) -> Result<Report, StoreError>
     }
     let config = store.get_many(vec![keys.ipam(), keys.dhcp()]).await?.values;
     if let Some(Some(kv)) = config.first() {
-        report.problems.extend(records::decode::<IpamRecord, IpamConfig>(kv).err().map(|error| error.to_string()));
+        match records::decode::<IpamRecord, StoredIpam>(kv).as_ref().map(StoredIpam::usable) {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => report.notes.push(format!("takeover: {} cannot be used: {error}", kv.key)),
+            Err(error) => report.problems.push(error.to_string()),
+        }
     }
     if let Some(Some(kv)) = config.get(1) {
         report.problems.extend(records::decode::<DhcpRecord, DhcpConfig>(kv).err().map(|error| error.to_string()));
@@ -144,7 +155,7 @@ async fn check_keys(
     let prefix = keys.all_crypts();
     let mut problems = Vec::new();
     for kv in read_all(store, prefix.clone(), Some(at)).await?.0 {
-        let serial = kv.key.strip_prefix(&prefix).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let serial = kv.key.strip_prefix(&prefix).and_then(|rest| rest.rsplit_once('/')).map_or("", |(s, _)| s);
         match states.get(serial) {
             Some(HealthState::Retired) => {
                 problems.push(format!("the retired machine {serial} has a disk key: {}", kv.key));

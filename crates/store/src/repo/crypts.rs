@@ -16,7 +16,7 @@ use super::{
     change, get_one,
     machines::{get, put as put_machine, with_node},
 };
-use crate::{Compare, Op, Range, Store, StoreError, Txn, keys::Keys};
+use crate::{Compare, KeyValue, Op, Range, Store, StoreError, Txn, keys::Keys, records::is_sealed_key};
 
 /// A sealed key as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,10 +66,30 @@ pub async fn put(
     change(store, plan).await
 }
 
-/// Whether any machine has a key.
-pub async fn any(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
-    let page = store.list(Range { limit: 1, ..Range::first(keys.all_crypts()) }).await?;
-    Ok(!page.items.is_empty())
+/// Whether any machine has a key that is sealed.
+pub async fn any_sealed(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
+    let mut range = Range::first(keys.all_crypts());
+    loop {
+        let page = store.list(range.clone()).await?;
+        if page.items.iter().any(|kv| is_sealed_key(&kv.value)) {
+            return Ok(true);
+        }
+        let Some(last) = page.items.last().filter(|_| page.more) else { return Ok(false) };
+        range = Range { after: Some(last.key.clone()), at: Some(page.revision), ..range };
+    }
+}
+
+/// Names, machine and disk, of all keys that are not sealed.
+pub async fn list_raw(store: &dyn Store, keys: &Keys) -> Result<Vec<String>, StoreError> {
+    let prefix = keys.all_crypts();
+    let (mut names, mut range) = (Vec::new(), Range::first(prefix.clone()));
+    loop {
+        let page = store.list(range.clone()).await?;
+        let raw = page.items.iter().filter(|kv| !is_sealed_key(&kv.value));
+        names.extend(raw.filter_map(|kv| kv.key.strip_prefix(&prefix).map(str::to_owned)));
+        let Some(last) = page.items.last().filter(|_| page.more) else { return Ok(names) };
+        range = Range { after: Some(last.key.clone()), at: Some(page.revision), ..range };
+    }
 }
 
 /// Notes in the log that keys are sealed under another key from now on, or that one was forgotten.
@@ -135,7 +155,7 @@ pub(super) async fn list(store: &dyn Store, keys: &Keys, serial: &Serial) -> Res
     loop {
         let page = store.list(range.clone()).await?;
         for kv in &page.items {
-            let disk = kv.key.strip_prefix(&prefix).and_then(|disk| DiskPath::new(disk).ok());
+            let disk = kv.key.strip_prefix(&prefix).and_then(|disk| DiskPath::stored(disk).ok());
             let disk = disk.ok_or_else(|| StoreError::Corrupt {
                 place: kv.key.clone(),
                 reason: "not the name of a disk".to_owned(),
@@ -162,12 +182,7 @@ pub async fn reseal_page(
     let page = store.list(Range { after, limit: RESEAL_AT_ONCE, ..Range::first(prefix.clone()) }).await?;
     let mut resealed = 0;
     for kv in &page.items {
-        let parts = kv.key.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
-        let named = parts.and_then(|(serial, disk)| Serial::new(serial).ok().zip(DiskPath::new(disk).ok()));
-        let (serial, disk) = named.ok_or_else(|| StoreError::Corrupt {
-            place: kv.key.clone(),
-            reason: "names no disk of a machine".to_owned(),
-        })?;
+        let (serial, disk) = named(&prefix, kv)?;
         if let Some(value) = reseal(&serial, &disk, &kv.value)? {
             let txn = Txn {
                 when: vec![Compare::ModRevision(kv.key.clone(), kv.mod_revision)],
@@ -181,6 +196,14 @@ pub async fn reseal_page(
     }
     let next = page.items.last().filter(|_| page.more).map(|kv| kv.key.clone());
     Ok((resealed, next))
+}
+
+/// The machine and disk a key is named after. A serial of the older service may have slashes, the name of a disk has none.
+fn named(prefix: &str, kv: &KeyValue) -> Result<(Serial, DiskPath), StoreError> {
+    let parts = kv.key.strip_prefix(prefix).and_then(|rest| rest.rsplit_once('/'));
+    let named = parts.and_then(|(serial, disk)| Some((Serial::stored(serial), DiskPath::stored(disk).ok()?)));
+    let corrupt = || StoreError::Corrupt { place: kv.key.clone(), reason: "names no disk of a machine".to_owned() };
+    named.ok_or_else(corrupt)
 }
 
 const RESEAL_AT_ONCE: usize = 200;

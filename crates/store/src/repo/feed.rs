@@ -175,7 +175,8 @@ fn concerns(keys: &Keys, event: &Event) -> bool {
             | Known::Ports(_)
             | Known::Chassis(_)
             | Known::Lock(_)
-            | Known::Conductor(_),
+            | Known::Conductor(_)
+            | Known::Crypt(_),
         ) => false,
         None => matches!(event, Event::Put(kv) if kv.key.starts_with(&keys.audit())),
     }

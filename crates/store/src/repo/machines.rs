@@ -1,18 +1,21 @@
 //! Machines: registration, removal, and every change of one. A change writes the record, its published copy and the audit entry in
 //! one transaction.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::Ipv4Addr,
+};
 
 use sabakan_domain::{
     audit::Category,
-    ipam::{IpamConfig, OutsidePool},
+    ipam::{IpamError, OutsidePool, StoredIpam},
     lifecycle::{self, Force, Granted, HealthState, NotRetired, TransitionRefusal},
     machine::{Machine, NewMachine, Rack, Status},
     provision::{
         guards::{self, LifecycleVerdict, ProvisionRefusal},
         node::{HeldReport, Node},
     },
-    registration::{Facts, Registration, RegistrationRefusal, plan_registration, release_index},
+    registration::{Facts, Registration, RegistrationRefusal, check_addresses, plan_registration, release_index},
     words::Serial,
 };
 
@@ -28,24 +31,24 @@ use crate::{
 };
 
 /// Registers machines, all or none (G3). Compared in the transaction: the configuration, the index list of every rack touched, and
-/// that none of the serials is known.
+/// that none of the serials is known. `holder` tells who has an address. It is not compared: under one configuration no two machines
+/// get the same address, so that only those registered under another one matter, and of these there are never more.
 pub async fn register(
     store: &dyn Store,
     keys: &Keys,
     by: &By,
     new: &[NewMachine],
     outside: OutsidePool,
+    holder: impl Fn(Ipv4Addr) -> Option<Serial>,
 ) -> Result<Registration, ChangeError<RegistrationRefusal>> {
     let racks: Vec<Rack> = new.iter().map(|m| m.rack).collect::<BTreeSet<_>>().into_iter().collect();
     let plan = || async {
         let facts = read_facts(store, keys, new, &racks).await?;
-        let registration = plan_registration(
-            new,
-            Facts { ipam: facts.ipam.as_ref(), indices: &facts.indices, registered: &facts.registered },
-            outside,
-            by.now,
-        )
-        .map_err(ChangeError::Refused)?;
+        let unusable = |error: &IpamError| ChangeError::Refused(RegistrationRefusal::IpamUnusable(error.clone()));
+        let ipam = facts.ipam.as_ref().map(StoredIpam::usable).transpose().map_err(unusable)?;
+        let known = Facts { ipam, indices: &facts.indices, registered: &facts.registered };
+        let registration = plan_registration(new, known, outside, by.now).map_err(ChangeError::Refused)?;
+        check_addresses(&registration, &holder).map_err(ChangeError::Refused)?;
         let mut txn = Txn { when: facts.compares, then: Vec::with_capacity(2 * new.len() + racks.len() + 1) };
         for machine in &registration.machines {
             txn.when.push(Compare::Missing(keys.machine(&machine.serial)));
@@ -287,7 +290,7 @@ fn act(instance: &str, action: &'static str, detail: String) -> Act {
 
 /// What a registration has to know, and the compares that hold while it is still so.
 struct StoredFacts {
-    ipam: Option<IpamConfig>,
+    ipam: Option<StoredIpam>,
     indices: BTreeMap<Rack, Vec<u32>>,
     registered: HashSet<Serial>,
     compares: Vec<Compare>,

@@ -74,7 +74,8 @@ async fn write(store: &dyn Store, keys: &Keys, by: &By, op: Op, act: Act) -> Res
 
 /// Changes many keys, a bounded number of them in one transaction, each of which compares `when`; which were changed. `add` gets a key as
 /// it is and adds what becomes of it: one write and its entry in the log, or nothing and `false`. A key that is gone is passed over.
-/// Keys of a transaction that lost a race are planned again; after an error the transactions before it stay.
+/// Keys of a transaction that lost a race are planned again. An error after the first of several transactions is `OutcomeUnknown`:
+/// those before it stay, and any other error would say that nothing was written.
 async fn change_many(
     store: &dyn Store,
     when: &[Compare],
@@ -103,7 +104,15 @@ async fn change_many(
             }
             Ok((txn, planned))
         };
-        changed.extend(change(store, plan).await?);
+        match change(store, plan).await {
+            Ok(planned) => changed.extend(planned),
+            Err(ChangeError::Store(error)) if !changed.is_empty() => {
+                let (done, of) = (changed.len(), indexes.len());
+                let reason = format!("{done} of {of} entries were changed before it failed: {error}");
+                return Err(StoreError::OutcomeUnknown { reason }.into());
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(changed)
 }

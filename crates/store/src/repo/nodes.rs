@@ -9,7 +9,7 @@ mod manage;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-pub use manage::{Taken, any_secrets, create, edit, remove, reseal_page, version};
+pub use manage::{Taken, WrittenNode, any_secrets, create, edit, remove, reseal_page, version};
 use sabakan_domain::{
     audit::Category,
     lifecycle::{self, HealthState},
@@ -334,6 +334,11 @@ pub async fn history(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Ve
     page.items.iter().map(|kv| Ok((number(kv), records::decode::<RowRecord, Row>(kv)?))).collect()
 }
 
+/// Whether the machine of a node has disk keys.
+pub async fn has_keys(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<bool, StoreError> {
+    machines::has_keys(store, keys, name).await
+}
+
 /// What the last inspection found, as it was stored.
 pub async fn inventory(store: &dyn Store, keys: &Keys, name: &Serial) -> Result<Option<Bytes>, StoreError> {
     Ok(get_one(store, keys.inventory(name)).await?.map(|kv| kv.value))
@@ -404,17 +409,20 @@ pub(super) fn put(txn: &mut Txn, keys: &Keys, mut node: Node, rows: &[Row]) -> N
     node
 }
 
+/// Moves the machine of a node, if it shall; the machine as it is then.
 fn move_machine(
     txn: &mut Txn,
     keys: &Keys,
     stored: Option<&machines::Stored>,
     to: Option<HealthState>,
     now: Timestamp,
-) {
-    let Some((stored, state)) = stored.zip(to) else { return };
-    let mut machine = stored.machine.clone();
-    machine.status = Status { state, since: now };
-    machines::put(txn, keys, &machine);
+) -> Option<Machine> {
+    let mut machine = stored?.machine.clone();
+    if let Some(state) = to {
+        machine.status = Status { state, since: now };
+        machines::put(txn, keys, &machine);
+    }
+    Some(machine)
 }
 
 pub(super) fn act(name: &Serial, action: &'static str, detail: String) -> Act {

@@ -23,8 +23,9 @@ pub(crate) use nodes::implied;
 pub use nodes::{Lock, Nodes, implied_id};
 pub use ports::Ports;
 pub use recipes::Recipes;
-use sabakan_domain::provision::{
-    allocation::Allocation, chassis::Chassis, node::Node, node_ports::NodePorts, recipe::Kind,
+use sabakan_domain::{
+    machine::Machine,
+    provision::{allocation::Allocation, chassis::Chassis, node::Node, node_ports::NodePorts, recipe::Kind},
 };
 pub use snapshot::{ByState, Counts, Plan, Snapshot};
 
@@ -158,7 +159,7 @@ impl Follower {
 
 fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
     let decoded = match keys.recognise(&kv.key) {
-        Some(Known::Machine(_)) => records::decode_machine(kv).map(|machine| snapshot.put_machine(machine)),
+        Some(Known::Machine(name)) => decode_named(name, kv).map(|machine| snapshot.put_machine(machine)),
         Some(Known::Ipam) => records::decode::<IpamRecord, _>(kv).map(|config| snapshot.ipam = Some(Arc::new(config))),
         Some(Known::Dhcp) => records::decode::<DhcpRecord, _>(kv).map(|config| snapshot.dhcp = Some(Arc::new(config))),
         Some(Known::Token(id)) => {
@@ -179,17 +180,36 @@ fn apply_put(snapshot: &mut Snapshot, keys: &Keys, kv: &KeyValue) {
             Arc::make_mut(&mut snapshot.conductors).insert(name.to_owned());
             Ok(())
         }
+        Some(Known::Crypt(name)) => {
+            snapshot.note_key(name, records::is_sealed_key(&kv.value));
+            Ok(())
+        }
         None => Ok(()),
     };
-    if let Err(error) = decoded {
+    match decoded {
+        Ok(()) => snapshot.note_readable(&kv.key),
         // One damaged record must not take the other machines away, and what it replaced is no longer true. A view that loads
-        // it later comes to the same. `sabakan store check` lists them all.
-        tracing::error!(error = %error, "a stored record cannot be read and is left out");
-        apply_delete(snapshot, keys, &kv.key);
+        // it later comes to the same. It is named in the health of the server until somebody mends it.
+        Err(error) => {
+            tracing::error!(error = %error, "a stored record cannot be read and is left out");
+            apply_delete(snapshot, keys, &kv.key);
+            Arc::make_mut(&mut snapshot.unreadable).insert(kv.key.clone(), error.to_string());
+        }
     }
 }
 
+/// A machine that is where its serial says; elsewhere no change would find it.
+fn decode_named(name: &str, kv: &KeyValue) -> Result<Machine, StoreError> {
+    let machine = records::decode_machine(kv)?;
+    if machine.serial.as_str() != name {
+        let reason = format!("it holds the machine {:?}", machine.serial.as_str());
+        return Err(StoreError::Corrupt { place: kv.key.clone(), reason });
+    }
+    Ok(machine)
+}
+
 fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
+    snapshot.note_readable(key);
     match keys.recognise(key) {
         Some(Known::Machine(serial)) => snapshot.remove_machine(serial),
         Some(Known::Ipam) => snapshot.ipam = None,
@@ -202,6 +222,7 @@ fn apply_delete(snapshot: &mut Snapshot, keys: &Keys, key: &str) {
         Some(Known::Recipe(kind, id)) => snapshot.remove_recipe(kind, id),
         Some(Known::Lock(name)) => snapshot.remove_lock(name),
         Some(Known::Conductor(name)) => drop(Arc::make_mut(&mut snapshot.conductors).remove(name)),
+        Some(Known::Crypt(name)) => snapshot.note_key(name, true),
         None => {}
     }
 }
@@ -229,6 +250,7 @@ async fn load(store: &dyn Store, keys: &Keys) -> Result<Snapshot, StoreError> {
         keys.all_chassis(),
         keys.locks(),
         keys.conductors(),
+        keys.all_crypts(),
     ];
     for prefix in prefixes {
         let mut range = Range { at, ..Range::first(prefix) };

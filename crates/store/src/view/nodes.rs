@@ -89,8 +89,7 @@ impl Nodes {
     }
 
     fn slot_of(&self, name: &str) -> Option<Slot> {
-        let name = Serial::new(name).ok()?;
-        self.by_name.find(&name).next()
+        self.by_name.find(&Serial::stored(name)).next()
     }
 }
 

@@ -15,11 +15,12 @@ use bytes::Bytes;
 
 use sabakan_domain::{
     dhcp::DhcpConfig,
-    ipam::IpamConfig,
+    ipam::StoredIpam,
     lifecycle::HealthState,
     machine::{Machine, Rack},
     provision::node::NodeId,
     query::Query,
+    takeover,
     words::{BmcType, LabelName, LabelValue, Role, Serial},
 };
 
@@ -44,7 +45,7 @@ const LOOKED_AT_ONCE: usize = 4_096;
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     pub(super) revision: Revision,
-    pub(super) ipam: Option<Arc<IpamConfig>>,
+    pub(super) ipam: Option<Arc<StoredIpam>>,
     pub(super) dhcp: Option<Arc<DhcpConfig>>,
     pub(super) tokens: Arc<BTreeMap<String, Bytes>>,
     pub(super) nodes: Nodes,
@@ -53,6 +54,12 @@ pub struct Snapshot {
     pub(super) allocations: Allocations,
     pub(super) recipes: Recipes,
     pub(super) conductors: Arc<BTreeSet<String>>,
+    /// Records that are there and cannot be read, by key, with the reason.
+    pub(super) unreadable: Arc<BTreeMap<String, String>>,
+    /// Names (machine and disk) of disk keys that are not sealed. Never the keys.
+    raw_keys: Arc<BTreeSet<String>>,
+    /// Machines with values that input would refuse.
+    marked: Arc<BTreeSet<Serial>>,
     table: Table<Machine>,
     by_serial: Index<Serial>,
     /// By the identifier of the node a machine has by rule.
@@ -71,8 +78,8 @@ impl Snapshot {
         self.revision
     }
 
-    /// The address configuration, if set.
-    pub fn ipam(&self) -> Option<&Arc<IpamConfig>> {
+    /// The address configuration, if set. It may be one that cannot be used.
+    pub fn ipam(&self) -> Option<&Arc<StoredIpam>> {
         self.ipam.as_ref()
     }
 
@@ -94,6 +101,21 @@ impl Snapshot {
     /// Servers that do provisioning work, by name.
     pub fn conductors(&self) -> impl Iterator<Item = &str> {
         self.conductors.iter().map(String::as_str)
+    }
+
+    /// Records that are in the store and cannot be read, by key, with the reason. Nothing else in here knows of them.
+    pub fn unreadable(&self) -> &BTreeMap<String, String> {
+        &self.unreadable
+    }
+
+    /// Names, machine and disk, of the disk keys that an older service stored as they are.
+    pub fn raw_keys(&self) -> &BTreeSet<String> {
+        &self.raw_keys
+    }
+
+    /// Machines with values that an older service took and input would refuse.
+    pub fn marked(&self) -> &BTreeSet<Serial> {
+        &self.marked
     }
 
     /// How many machines there are.
@@ -162,19 +184,41 @@ impl Snapshot {
             None => (self.table.add(Arc::clone(&machine)), None),
         };
         self.reindex(before.as_deref(), Some(&machine), slot);
+        self.mark(&machine.serial, takeover::is_marked(&machine));
+    }
+
+    /// Forgets that a record could not be read: it can now, or it is gone.
+    pub(super) fn note_readable(&mut self, key: &str) {
+        if self.unreadable.contains_key(key) {
+            Arc::make_mut(&mut self.unreadable).remove(key);
+        }
+    }
+
+    /// Remembers the names of keys that are not sealed; the others are nobody's business here.
+    pub(super) fn note_key(&mut self, name: &str, sealed: bool) {
+        if sealed == self.raw_keys.contains(name) {
+            let all = Arc::make_mut(&mut self.raw_keys);
+            let _changed = if sealed { all.remove(name) } else { all.insert(name.to_owned()) };
+        }
+    }
+
+    fn mark(&mut self, serial: &Serial, marked: bool) {
+        if marked != self.marked.contains(serial) {
+            let all = Arc::make_mut(&mut self.marked);
+            let _changed = if marked { all.insert(serial.clone()) } else { all.remove(serial) };
+        }
     }
 
     pub(super) fn remove_machine(&mut self, serial: &str) {
         if let Some(slot) = self.slot_of(serial) {
             let before = self.table.replace(slot, None);
             self.reindex(before.as_deref(), None, slot);
+            self.mark(&Serial::stored(serial), false);
         }
     }
 
     fn slot_of(&self, serial: &str) -> Option<Slot> {
-        // A text that is no serial names no machine.
-        let serial = Serial::new(serial).ok()?;
-        self.by_serial.find(&serial).next()
+        self.by_serial.find(&Serial::stored(serial)).next()
     }
 
     /// Brings every index from the old machine to the new one; an index whose keys stay the same is not touched.
@@ -184,7 +228,7 @@ impl Snapshot {
         if old.is_none() || new.is_none() {
             moved(&mut self.by_node, old, new, slot, |m, keys| keys.push(implied_id(&m.serial)));
         }
-        moved(&mut self.by_ipv4, old, new, slot, |m, keys| keys.extend(m.ipv4().chain([m.bmc.nic.address])));
+        moved(&mut self.by_ipv4, old, new, slot, |m, keys| keys.extend(m.ipv4().chain(m.bmc.address())));
         moved(&mut self.by_rack, old, new, slot, |m, keys| keys.push(m.rack));
         moved(&mut self.by_role, old, new, slot, |m, keys| keys.push(m.role.clone()));
         moved(&mut self.by_bmc_type, old, new, slot, |m, keys| keys.push(m.bmc.kind.clone()));

@@ -110,7 +110,7 @@ impl Rig {
 
     async fn max_nodes(&self) -> Option<u32> {
         let snapshot = self.view.read().await.expect("a snapshot");
-        snapshot.ipam().map(|config| config.max_nodes_in_rack())
+        snapshot.ipam().map(|config| config.given().max_nodes_in_rack)
     }
 }
 
@@ -150,7 +150,9 @@ async fn damaged_records_are_left_out_and_the_rest_is_served() {
         ..Default::default()
     })
     .expect("valid");
-    repo::machines::register(&*rig.store, &rig.keys, &by(), &[new], OutsidePool::Refuse).await.expect("registered");
+    repo::machines::register(&*rig.store, &rig.keys, &by(), &[new], OutsidePool::Refuse, |_| None)
+        .await
+        .expect("registered");
     let broken =
         Txn { when: vec![], then: vec![Op::put("/sabakan/machines/bad", "{"), Op::put("/sabakan/ipam", "{}")] };
     assert!(matches!(rig.store.commit(broken).await, Ok(TxnOutcome::Committed(_))));

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use sabakan_store::{
-    Range, Revision, Store, StoreError,
-    embedded::{CheckReport, check},
+    Op, Range, Revision, Store, StoreError, Txn,
+    embedded::{CheckReport, EmbeddedStore, Inspection, check},
+    transfer,
 };
 
-use crate::support::{directory, file, open, put};
+use crate::support::{commit, directory, file, open, put, wait_for};
 
 /// Inverts one bit of the only place that holds `text`.
 fn flip(path: &Path, text: &str) {
@@ -26,7 +27,7 @@ fn flip(path: &Path, text: &str) {
 fn problems(path: &Path) -> CheckReport {
     let report = check(path).unwrap();
     assert!(!report.is_clean(), "{report:?}");
-    assert_eq!(report.problem_count, report.problems.len() as u64);
+    assert_eq!(report.problem_count.min(100), report.problems.len() as u64);
     report
 }
 
@@ -52,14 +53,36 @@ async fn a_flipped_bit_in_a_value_is_corrupt_and_names_the_key() {
     let is_named = |error: &StoreError| matches!(error, StoreError::Corrupt { place, .. } if place == "key /key/bad");
     let error = store.get_many(vec!["/key/good".to_owned(), "/key/bad".to_owned()]).await.unwrap_err();
     assert!(is_named(&error), "{error}");
-    let error = store.list(Range::first("/key/")).await.unwrap_err();
-    assert!(is_named(&error), "{error}");
-    let error = store.watch("/".to_owned(), Revision(1)).await.unwrap().next().await.unwrap_err();
-    assert!(is_named(&error), "{error}");
-    // The rest can still be read, and the key can be put again.
+    // The rest can still be read, in lists as well. Nothing is written any more: a disk that changed one row may change others.
+    assert_eq!(all(&*store).await, ["/key/good", "/key/other"]);
     assert_eq!(store.get_many(vec!["/key/good".to_owned()]).await.unwrap().values.len(), 1);
-    put(&*store, "/key/bad", "repaired").await;
-    assert_eq!(store.list(Range::first("/key/")).await.unwrap().items.len(), 3);
+    assert!(
+        refusal(&*store)
+            .await
+            .contains("the data file is damaged (a read met the stored data is damaged at key /key/bad")
+    );
+}
+
+async fn all(store: &dyn Store) -> Vec<String> {
+    let mut range = Range::first("/key/");
+    let mut keys = Vec::new();
+    loop {
+        let page = store.list(range.clone()).await.unwrap();
+        keys.extend(page.items.into_iter().map(|kv| kv.key));
+        if !page.more {
+            return keys;
+        }
+        range.after = keys.last().cloned();
+    }
+}
+
+/// What a change is refused with, and whoever asks whether one could be made.
+async fn refusal(store: &dyn Store) -> String {
+    let put = Txn { when: Vec::new(), then: vec![Op::put("/key/new", "value")] };
+    let refused = store.commit(put).await.unwrap_err();
+    assert!(matches!(refused, StoreError::CannotWrite { .. }), "{refused}");
+    assert_eq!(store.check_writable().await.unwrap_err().to_string(), refused.to_string());
+    refused.to_string()
 }
 
 #[tokio::test]
@@ -91,29 +114,166 @@ async fn check_finds_rows_that_are_gone_moved_or_swapped() {
     .await;
 }
 
+const PAGE: usize = 4096;
+const KEYS: u32 = 3_000;
+
+/// Several levels of pages, a compaction behind it.
+async fn large(path: &Path) {
+    let store = open(path);
+    let mut last = Revision::NONE;
+    for part in 0..KEYS / 100 {
+        let puts = (0..100).map(|number| Op::put(format!("/key/{:04}", part * 100 + number), "x".repeat(1_500)));
+        last = commit(&*store, puts.collect()).await;
+    }
+    put(&*store, "/key/0007", "changed").await;
+    store.compact(last).await.unwrap();
+    wait_for("compaction", || store.stats().swept == last).await;
+}
+
+/// Pages of a table or index of one kind, as SQLite lists them.
+fn pages(path: &Path, name: &str, kind: &str) -> Vec<usize> {
+    let db = rusqlite::Connection::open(path).unwrap();
+    let mut statement =
+        db.prepare("SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = ?2 ORDER BY path").unwrap();
+    let pages = statement.query_map([name, kind], |row| row.get::<_, u32>(0)).unwrap();
+    pages.map(|page| page.unwrap() as usize).collect()
+}
+
+fn overwrite(path: &Path, page: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[(page - 1) * PAGE..page * PAGE].fill(0x55);
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn cut(path: &Path, bytes: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
+}
+
+/// The file is read, not written; `check` names the page, and the rest can be saved and imported.
+async fn is_served_and_saved(path: &Path, page: usize, lost: std::ops::RangeInclusive<usize>) {
+    let before = std::fs::read(path).unwrap();
+    let report = problems(path);
+    let name = format!("page {page}");
+    assert!(report.problems.iter().any(|problem| problem.starts_with(&name)), "{name}: {report:?}");
+    {
+        let store = open(path);
+        let refused = refusal(&*store).await;
+        assert!(refused.contains(&format!("damaged ({name}")), "{refused}");
+        let found = all(&*store).await;
+        assert!(lost.contains(&(KEYS as usize - found.len())), "{} are left", found.len());
+        // What is lost is not taken for what never was.
+        for number in 0..KEYS {
+            let key = format!("/key/{number:04}");
+            match store.get_many(vec![key.clone()]).await {
+                Ok(read) => assert!(read.values[0].is_some() && found.contains(&key), "{key}"),
+                Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }) && !found.contains(&key), "{error}"),
+            }
+        }
+        assert_eq!(store.get_many(vec!["/key/none".to_owned()]).await.unwrap().values, [None]);
+    }
+    let (store, saved) = EmbeddedStore::open_salvaged(path).unwrap();
+    assert!(saved.names_all && lost.contains(&saved.lost.len()), "{saved:?}");
+    assert_eq!(saved.keys + saved.lost.len() as u64, u64::from(KEYS));
+    assert!(saved.pages.iter().any(|damaged| damaged.page == page as u64), "{saved:?}");
+    let mut file = std::io::Cursor::new(Vec::new());
+    let prefixes = ["/key/".to_owned()];
+    assert_eq!(transfer::export(&store, &prefixes, &mut file, &mut |_| ()).await.unwrap().keys, saved.keys);
+    drop(store);
+    let fresh = directory();
+    let imported = transfer::import(&*open(&super::support::file(&fresh)), &prefixes, &mut file, &mut |_| ()).await;
+    assert_eq!(imported.unwrap().keys, saved.keys);
+    assert!(std::fs::read(path).unwrap() == before, "a damaged file was changed");
+}
+
 #[tokio::test]
-async fn a_page_that_was_overwritten_is_found() {
+async fn a_file_with_one_damaged_page_is_read_and_not_written() {
+    let check_page = async |name: &str, kind: &str, lost| {
+        let directory = directory();
+        let path = file(&directory);
+        large(&path).await;
+        let all = pages(&path, name, kind);
+        assert!(all.len() > 1, "{name} has {all:?} of kind {kind}");
+        // The first of them is the root if they are inner pages, and the file then has no order that is left.
+        let page = all[all.len() / 2];
+        overwrite(&path, page);
+        is_served_and_saved(&path, page, lost).await;
+    };
+    check_page("entry", "leaf", 1..=3).await;
+    check_page("entry", "internal", 10..=2_900).await;
+    check_page("entry_by_key", "leaf", 0..=0).await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_by_100_bytes_is_read_and_not_written() {
     let directory = directory();
     let path = file(&directory);
-    {
-        let store = open(&path);
-        for number in 0..500 {
-            put(&*store, &format!("/key/{number}"), &"x".repeat(300)).await;
-        }
-    }
-    let mut bytes = std::fs::read(&path).unwrap();
-    let page = bytes.len() / 4096 / 2;
-    bytes[page * 4096..(page + 1) * 4096].fill(0x55);
-    std::fs::write(&path, bytes).unwrap();
-    problems(&path);
+    large(&path).await;
+    let last = std::fs::read(&path).unwrap().len() / PAGE;
+    cut(&path, 100);
+    is_served_and_saved(&path, last, 0..=20).await;
+}
+
+#[tokio::test]
+async fn a_file_that_lacks_many_pages_is_not_served_and_can_be_saved() {
+    let directory = directory();
+    let path = file(&directory);
+    large(&path).await;
+    cut(&path, (PAGE * 100) as u64);
+    let refused = EmbeddedStore::open(&path).unwrap_err().to_string();
+    assert!(refused.contains("is damaged") && refused.contains("store export --salvage"), "{refused}");
+    assert!(problems(&path).problems[0].contains("it was cut off in page"));
+    let (_store, saved) = EmbeddedStore::open_salvaged(&path).unwrap();
+    assert!(!saved.names_all && !saved.is_whole() && saved.keys > 500, "{} keys", saved.keys);
+}
+
+#[tokio::test]
+async fn damage_is_found_while_the_store_is_open() {
+    let directory = directory();
+    let path = file(&directory);
+    filled(&path).await;
     let store = open(&path);
-    let mut range = Range::first("/key/");
-    let error = loop {
-        match store.list(range.clone()).await {
-            Err(error) => break error,
-            Ok(page) if !page.more => panic!("the damage was not noticed"),
-            Ok(page) => range.after = page.items.last().map(|kv| kv.key.clone()),
-        }
-    };
-    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert_eq!(store.inspect(|| true).unwrap(), Inspection::Sound);
+    assert_eq!(store.damage(), None);
+    drop(store);
+    flip(&path, "the value of bad");
+    let store = open(&path);
+    assert_eq!(store.inspect(|| true).unwrap(), Inspection::Damaged);
+    assert!(refusal(&*store).await.contains("the data file is damaged (the stored data is damaged at key /key/bad"));
+    assert_eq!(all(&*store).await, ["/key/good", "/key/other"]);
+}
+
+#[tokio::test]
+async fn a_look_for_damage_can_be_stopped() {
+    let directory = directory();
+    let path = file(&directory);
+    large(&path).await;
+    let store = open(&path);
+    assert_eq!(store.inspect(|| false).unwrap(), Inspection::Unfinished);
+    put(&*store, "/key/after", "written").await;
+}
+
+#[tokio::test]
+async fn a_log_that_was_cut_ends_with_its_last_whole_change() {
+    let source = directory();
+    let path = file(&source);
+    let store = open(&path);
+    for number in 0..50 {
+        put(&*store, &format!("/key/{number:02}"), &"x".repeat(2_000)).await;
+    }
+    // As a power failure would leave it: the log is not in the file yet.
+    let copy = directory();
+    let copied = file(&copy);
+    std::fs::copy(&path, &copied).unwrap();
+    let log = copied.with_extension("db-wal");
+    std::fs::copy(path.with_extension("db-wal"), &log).unwrap();
+    drop(store);
+    cut(&log, 5_000);
+    let store = open(&copied);
+    let found = all(&*store).await;
+    assert!(!found.is_empty() && found.len() < 50, "{found:?}");
+    put(&*store, "/key/new", "written").await;
+    assert_eq!(store.inspect(|| true).unwrap(), Inspection::Sound);
+    drop(store);
+    assert!(check(&copied).unwrap().is_clean());
 }

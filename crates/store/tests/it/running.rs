@@ -59,7 +59,7 @@ async fn a_group_that_fails_is_undone_and_the_writer_goes_on() {
     rusqlite::Connection::open(&path).unwrap().execute_batch(trigger).unwrap();
     let then = vec![Op::put("/key", "2"), Op::put("/poison", "x")];
     let outcome = store.commit(Txn { when: vec![], then }).await;
-    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::CannotWrite { .. })), "{outcome:?}");
     assert_eq!(get(&*store, "/key").await.as_deref(), Some("1"));
     assert_eq!(put(&*store, "/key", "3").await, at.next());
     assert_eq!(get(&*store, "/key").await.as_deref(), Some("3"));

@@ -123,7 +123,7 @@ fn racing_registrations_keep_every_promise(backend: Backend) {
             let new = machines_from_input(inputs.collect()).expect("valid");
             let (store, keys, by) = (Arc::clone(&store), keys.clone(), by.clone());
             runtime.spawn(async move {
-                repo::machines::register(&*store, &keys, &by, &new, OutsidePool::Refuse).await.is_ok()
+                repo::machines::register(&*store, &keys, &by, &new, OutsidePool::Refuse, |_| None).await.is_ok()
             })
         });
         let race: Vec<_> = race.collect();
@@ -270,14 +270,49 @@ fn ten_thousand(server: &TestServer) {
 }
 
 #[test]
-fn more_than_etcd_takes_at_once_is_refused_with_the_limit() {
+fn more_than_etcd_takes_at_once_is_refused_with_how_many_fit() {
     let server = TestServer::start(Backend::Etcd);
     server.client().put_ipam(&fixtures::wide_ipam()).expect("ipam");
-    let error = server.client().create_machines(&fixtures::workers(10_000, 0)).expect_err("128 operations at most");
+    let machines = fixtures::workers(10_000, 0);
+    let error = server.client().create_machines(&machines).expect_err("1.5 MiB at most");
     assert_eq!(error.status(), Some(413), "{error}");
     let text = error.to_string();
-    assert!(text.contains("127") && text.contains("--max-txn-ops"), "{text}");
+    assert!(text.contains("fit into one request") && text.contains("--max-request-bytes"), "{text}");
     assert!(all(&server).is_empty(), "nothing is stored");
-    // Two puts for each machine, one for each rack, one for the log.
-    server.client().create_machines(&fixtures::workers(50, 0)).expect("fifty fit");
+    let fits = error.json().and_then(|json| json.fits).expect("a number");
+    let fits = usize::try_from(fits).expect("a small one");
+    assert!(fits > 500, "{fits}");
+    server.client().create_machines(&machines[..fits]).expect("as many as it said");
+    assert_eq!(all(&server).len(), fits);
+}
+
+/// What clients of the older service send, and what it takes on an etcd with default limits.
+#[test]
+fn a_hundred_and_twenty_at_once_on_an_etcd_with_default_limits() {
+    let server = TestServer::start(Backend::Etcd);
+    server.client().put_ipam(&fixtures::wide_ipam()).expect("ipam");
+    let machines = fixtures::workers(120, 0);
+    let post = |machines: &[MachineInput]| {
+        let body = serde_json::to_string(machines).expect("JSON");
+        request(&server.url(), "POST", "/api/v1/machines", &[], body.as_bytes()).status
+    };
+    assert_eq!(post(&machines), 201);
+    assert_nothing_is_shared(&all(&server));
+    assert_eq!(all(&server).len(), 120);
+    // The last of them is known: none of the others is registered.
+    let mut known = fixtures::workers(120, 10);
+    known[119] = machines[0].clone();
+    assert_eq!(post(&known), 409);
+    assert_eq!(all(&server).len(), 120);
+    // One of two servers registers a machine, the other many with the same among them.
+    let sibling = server.start_sibling();
+    let many = fixtures::workers(600, 100);
+    let one = [many[599].clone()];
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| server.client().create_machines(&many));
+        let second = scope.spawn(|| sibling.client().create_machines(&one));
+        (first.join().expect("a client"), second.join().expect("a client"))
+    });
+    assert!(first.is_ok() != second.is_ok(), "one of them, not both: {first:?} {second:?}");
+    assert_eq!(all(&server).len(), 120 + if first.is_ok() { 600 } else { 1 });
 }

@@ -110,7 +110,7 @@ fn days_are_chosen_in_utc(backend: Backend) {
     }
     let days = |query: &str| {
         let answer = request(&server.url(), "GET", &format!("/api/v1/logs{query}"), &[], b"");
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{query}");
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{query}");
         let entry = |line: &str| serde_json::from_str::<AuditLogJson>(line).expect("a line is an entry");
         let entries = answer.body.lines().map(entry).filter(|entry| entry.action == "put-label");
         entries.map(|entry| entry.detail.trim_start_matches("day/").to_owned()).collect::<Vec<_>>().join("")

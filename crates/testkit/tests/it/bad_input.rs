@@ -16,6 +16,28 @@ on_both_stores!(
     ids_and_methods,
 );
 
+#[test]
+fn what_the_openapi_document_forbids_is_refused() {
+    let server = started(Backend::Embedded);
+    let before = server.dump();
+    for (method, path, body, reason) in [
+        ("PUT", "cluster/enabled", "[true]", "is expected: "),
+        ("PUT", "auto-repair/enabled", "[false]", "is expected: "),
+        ("PUT", "repair-queue/enabled", r#"{"enabled": true, "more": 1}"#, "unknown field"),
+        ("PUT", "config/dhcp", r#"{"lease-minutes": 2147483648}"#, "lease-minutes is 2147483648, at most 71582788"),
+        ("PUT", "state/only?force=maybe", "healthy", "force is \"maybe\""),
+        ("PUT", "state/only?force=", "healthy", "force is \"\""),
+        ("GET", "cluster/plans?limit=", "", "limit is \"\""),
+        ("GET", "cluster/template?format=", "", "format is \"\""),
+        ("GET", "auto-repair/status?machines=", "", "machines is \"\""),
+    ] {
+        let answer = request(&server.url(), method, &format!("/api/v1/{path}"), &[], body.as_bytes());
+        assert_eq!(answer.status, 400, "{method} {path} {body}: {}", answer.body);
+        assert!(answer.error().contains(reason), "{method} {path} {body}: {}", answer.error());
+    }
+    assert_eq!(server.dump(), before, "nothing was written");
+}
+
 /// A server with one machine, which must be all it has at the end.
 fn started(backend: Backend) -> TestServer {
     let server = TestServer::start(backend);

@@ -400,7 +400,7 @@ fn a_reader_that_takes_nothing_is_dropped_and_others_go_on() {
     let ask = || request(&server.url(), "GET", &format!("/api/v1/events?after={newest}"), &[], b"");
     let refused = ask();
     assert_eq!(refused.status, 503, "{}", refused.body);
-    assert_eq!(refused.error(), "2 event feeds are open, more are not accepted; try again");
+    assert_eq!(refused.error(), "all 2 event feeds are open or kept for others; try again later");
     let accepted = wait_for("a free place", SOON, || Some(ask()).filter(|answer| answer.status == 200));
     assert_eq!(accepted.body.lines().count(), 2);
 

@@ -8,9 +8,13 @@ use std::{
 use sabakan::config::{ServerConfig, TlsFiles};
 use sabakan_testkit::{
     Backend, TestServer,
-    client::{BearerToken, Client, ClientOptions, Error, FeedEnd, FeedPosition, TlsProblem, Trust},
+    client::{
+        BearerToken, Client, ClientOptions, Error, FeedEnd, FeedPosition, NodeFilter, NodesClient, TlsProblem, Trust,
+    },
     fixtures::{self, machine},
+    rack,
     raw::request,
+    simulated::{Fleet, FleetConfig},
 };
 
 fn started() -> TestServer {
@@ -149,4 +153,24 @@ fn tokens_and_disk_keys_are_managed_from_another_host() {
     let id = &listed.iter().find(|token| token.name == "alice").expect("hers").id;
     root.revoke_token(id).expect("revoked");
     assert_eq!(alice.version().and_then(|_| alice.get_state("m")).expect_err("revoked").status(), Some(401));
+}
+
+#[test]
+fn nodes_are_managed_over_https_beside_the_other_api() {
+    let fleet = Fleet::new(FleetConfig::instant());
+    let server = TestServer::start_with(Backend::Embedded, |config| {
+        listen_everywhere(config);
+        config.provisioning = rack::provisioning("conductor-1", &fleet);
+    });
+    let plain = Client::new(&server.url().replace("0.0.0.0", "127.0.0.1")).expect("a client");
+    plain.put_ipam(&fixtures::ipam()).expect("ipam");
+    plain.create_machines(&[machine("m", 0, "worker")]).expect("registered");
+    let url = server.https_url("localhost");
+    let nodes = NodesClient::over(trusting(&url, &server.certificate(), None));
+    assert_eq!(nodes.get("m").expect("a node").provision_state.as_deref(), Some("enroll"));
+    nodes.set_maintenance("m", Some("over HTTPS")).expect("a change");
+    let listed = nodes.list(&NodeFilter::default()).expect("nodes");
+    assert_eq!(listed[0].maintenance_reason.as_deref(), Some("over HTTPS"));
+    let links = listed[0].other["links"].to_string();
+    assert!(links.contains(&format!("{url}/v1/nodes/")), "{links}");
 }

@@ -8,6 +8,7 @@ macro_rules! on_both_stores {
     };
 }
 
+mod after_commit;
 mod all_or_nothing;
 mod audit;
 mod bad_input;
@@ -15,6 +16,7 @@ mod cluster;
 mod connections;
 mod consistency;
 mod crypts;
+mod disk_key_access;
 mod etcd;
 mod etcd_outage;
 mod events;
@@ -28,4 +30,7 @@ mod metrics;
 mod provisioning;
 mod registry;
 mod repair;
+mod store_trouble;
+mod strangers;
+mod takeover;
 mod tokens;

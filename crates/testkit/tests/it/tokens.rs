@@ -8,7 +8,6 @@ use sabakan_testkit::{
     raw::{Answer, request},
 };
 use sabakan_wire::rest::NewTokenJson;
-use serde_json::json;
 
 on_both_stores!(
     a_token_is_made_used_and_revoked,
@@ -89,8 +88,8 @@ const RIGHTS: [(&str, &str, &[u8], &str, &str); 10] = [
     ("PUT", "labels/m/a", b"1", "---yy", "---yy"),
     ("PUT", "state/m", b"healthy", "---yy", "---yy"),
     ("PUT", "state/m?force=true", b"healthy", "---yy", "---yy"),
-    ("PUT", "crypts/m/disk", b"key", "yyyyy", "--yyy"),
-    ("GET", "crypts/m/disk", b"", "yyyyy", "--yyy"),
+    ("PUT", "crypts/m/disk", b"key", "---yy", "---yy"),
+    ("GET", "crypts/m/disk", b"", "---yy", "---yy"),
     ("DELETE", "crypts/m", b"", "---yy", "---yy"),
     ("GET", "logs", b"", "yyyyy", "-y-yy"),
     ("GET", "tokens", b"", "----y", "----y"),
@@ -123,7 +122,7 @@ fn what_each_role_may_do(backend: Backend) {
             }
         }
         // What everybody may ask, whatever is required.
-        assert_eq!(request(&server.url(), "GET", "/health", &[], b"").json(), json!({"health": "healthy"}));
+        assert_eq!(request(&server.url(), "GET", "/health", &[], b"").json()["health"], "healthy");
         assert_eq!(request(&server.url(), "GET", "/version", &[], b"").status, 200);
     }
 }

@@ -338,7 +338,7 @@ fn internal(operation: Option<&Operation>, powered_at: Option<jiff::Timestamp>) 
         info.insert(format!("{flow}_step_index"), json!(operation.index));
     }
     if let Some(ramdisk) = &operation.ramdisk {
-        let RamdiskContact { url, heard_at, token, version, verify_ca, managers } = ramdisk;
+        let RamdiskContact { url, heard_at, token, version, verify_ca, managers, command } = ramdisk;
         info.insert("agent_url".to_owned(), json!(url));
         info.insert("agent_last_heartbeat".to_owned(), json!(heard_at.map(time)));
         let more = [
@@ -346,6 +346,7 @@ fn internal(operation: Option<&Operation>, powered_at: Option<jiff::Timestamp>) 
             ("agent_version", version.as_ref().map(|version| json!(version))),
             ("agent_verify_ca", verify_ca.as_ref().map(|pem| json!(pem))),
             ("hardware_manager_version", (!managers.is_empty()).then(|| json!(managers))),
+            ("agent_command", command.as_ref().map(|command| json!(command))),
         ];
         info.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
@@ -443,6 +444,8 @@ mod tests {
             before: None,
             ramdisk: None,
             abort_by: None,
+            power_forced_by: None,
+            origin: None,
         });
         let parts = NodeParts {
             node: &node,

@@ -133,6 +133,8 @@ impl From<&Operation> for OperationJson {
             before: _,  // a photograph, not a fact about the work
             ramdisk: _, // in `driver_internal_info`
             abort_by,
+            power_forced_by: _, // in the history
+            origin: _,          // whether it can be taken back is in `accepted`
         } = operation;
         let state = |n: usize| match (n.cmp(index), phase) {
             (std::cmp::Ordering::Less, _) => "done",

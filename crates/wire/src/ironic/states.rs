@@ -254,12 +254,14 @@ pub struct PowerRequest {
     pub target: PowerTarget,
     /// How many seconds it may take.
     pub timeout: Option<u32>,
+    /// Cut the power although the ramdisk runs a command. Ours alone.
+    pub force: bool,
 }
 
 impl PowerRequest {
     /// Reads the body.
     pub fn parse(body: &Value, version: Version) -> Result<PowerRequest, Refused> {
-        let members = members(body, &["target", "timeout"])?;
+        let members = members(body, &["target", "timeout", "force"])?;
         let target = members.get("target").ok_or_else(|| Refused::invalid("Missing mandatory parameter: target"))?;
         let word = target.as_str().unwrap_or_default();
         let target: PowerTarget =
@@ -275,7 +277,11 @@ impl PowerRequest {
                 Some(seconds.ok_or_else(|| Refused::invalid(format!("Invalid timeout: {value}; it is at least 1")))?)
             }
         };
-        Ok(PowerRequest { target, timeout })
+        let force = members.get("force").map_or(Ok(false), |value| flag("force", value))?;
+        if force && target != PowerTarget::Off {
+            return Err(Refused::invalid("force goes with \"power off\" alone"));
+        }
+        Ok(PowerRequest { target, timeout, force })
     }
 }
 

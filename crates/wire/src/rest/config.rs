@@ -2,7 +2,7 @@
 
 use sabakan_domain::{
     dhcp::{DhcpConfig, DhcpConfigError},
-    ipam::{IpamConfig, IpamError, IpamInput, Pool, PoolInput},
+    ipam::{IpamConfig, IpamError, IpamInput, PoolInput},
 };
 use serde::{Deserialize, Serialize};
 
@@ -94,25 +94,30 @@ impl TryFrom<IpamConfigJson> for IpamConfig {
     }
 }
 
+impl From<&IpamInput> for IpamConfigJson {
+    fn from(input: &IpamInput) -> IpamConfigJson {
+        let IpamInput { max_nodes_in_rack, node, node_ip_per_node, node_index_offset, bmc } = input;
+        IpamConfigJson {
+            max_nodes_in_rack: Some(*max_nodes_in_rack),
+            node_ipv4_pool: Some(node.pool.clone()),
+            node_ipv4_offset: node.offset.clone(),
+            node_ipv4_range_size: Some(node.range_size),
+            node_ipv4_range_mask: Some(node.range_mask),
+            node_ip_per_node: Some(*node_ip_per_node),
+            node_index_offset: Some(*node_index_offset),
+            node_gateway_offset: node.gateway_offset,
+            bmc_ipv4_pool: Some(bmc.pool.clone()),
+            bmc_ipv4_offset: bmc.offset.clone(),
+            bmc_ipv4_range_size: Some(bmc.range_size),
+            bmc_ipv4_range_mask: Some(bmc.range_mask),
+            bmc_ipv4_gateway_offset: bmc.gateway_offset,
+        }
+    }
+}
+
 impl From<&IpamConfig> for IpamConfigJson {
     fn from(config: &IpamConfig) -> IpamConfigJson {
-        let Pool { net, offset, range_size, range_mask, gateway_offset } = config.node_pool();
-        let bmc = config.bmc_pool();
-        IpamConfigJson {
-            max_nodes_in_rack: Some(config.max_nodes_in_rack()),
-            node_ipv4_pool: Some(net.to_string()),
-            node_ipv4_offset: offset.map(|o| o.to_string()),
-            node_ipv4_range_size: Some(*range_size),
-            node_ipv4_range_mask: Some(u32::from(*range_mask)),
-            node_ip_per_node: Some(config.node_ip_per_node()),
-            node_index_offset: Some(config.boot_index()),
-            node_gateway_offset: Some(*gateway_offset),
-            bmc_ipv4_pool: Some(bmc.net.to_string()),
-            bmc_ipv4_offset: bmc.offset.map(|o| o.to_string()),
-            bmc_ipv4_range_size: Some(bmc.range_size),
-            bmc_ipv4_range_mask: Some(u32::from(bmc.range_mask)),
-            bmc_ipv4_gateway_offset: Some(bmc.gateway_offset),
-        }
+        IpamConfigJson::from(&config.input())
     }
 }
 

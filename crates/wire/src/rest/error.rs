@@ -87,6 +87,10 @@ pub struct ErrorJson {
     /// Everything that is wrong in a document that was sent, each with its place; absent where there is only one thing to say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<ProblemJson>,
+    /// How many of what was sent fit into one request, where it was too many; about, and never more than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 900)]
+    pub fits: Option<u64>,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sabakan_domain::{
     machine::{Bmc, Machine, NewMachine, NewMachineError, NewMachineInput, Nic},
+    takeover,
     time::{Moment, MomentError},
     words::BmcType,
 };
@@ -120,6 +121,11 @@ pub struct MachineJson {
     pub status: StatusJson,
     /// Network settings computed at registration.
     pub info: InfoJson,
+    /// What the older service stored and input would refuse today, for people; not there when there is nothing. The machine is served
+    /// like every other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub takeover: Vec<String>,
     /// Flat form: the serial.
     #[serde(default)]
     pub serial: String,
@@ -274,6 +280,7 @@ impl MachineJson {
         let all_labels = || labels.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
         let bmc_address = bmc_nic.address.to_string();
         MachineJson {
+            takeover: takeover::remarks(machine),
             serial: serial.to_string(),
             product: label("product"),
             datacenter: label("datacenter"),
@@ -364,7 +371,7 @@ mod tests {
         check(r#"[{"serial":"s","role":"w","product":"a b"}]"#, "labels contain invalid character");
         check(
             r#"[{"serial":"s","role":"w","product":"p"},{"serial":"t","role":"w","product":"p","retire-date":"soon"}]"#,
-            "retire-date: invalid time: \"soon\"; RFC 3339 is expected, such as 2030-01-02T03:04:05Z, before 9999-12-30 (machine 2",
+            "retire-date: invalid time: \"soon\"; RFC 3339 is expected, such as 2030-01-02T03:04:05Z (machine 2",
         );
         check("[null]", "[0]: invalid type: null, expected an object");
         check(r#"[{"rack":-1}]"#, "[0].rack: invalid value");

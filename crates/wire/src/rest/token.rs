@@ -10,6 +10,9 @@ pub struct TokenRequest {
     pub name: String,
     /// `admin`, `operator`, `machine` or `read`.
     pub role: String,
+    /// The machine a token of role `machine` is bound to: it opens the disk keys of this one and of no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
 }
 
 /// A token that was made. Its text is shown once.
@@ -21,6 +24,9 @@ pub struct NewTokenJson {
     pub name: String,
     /// What it may do.
     pub role: String,
+    /// The machine it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
     /// The secret text: send it as `Authorization: Bearer <token>`.
     pub token: String,
 }
@@ -34,6 +40,9 @@ pub struct TokenJson {
     pub name: String,
     /// What it may do.
     pub role: String,
+    /// The machine it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
     /// When it was made, RFC 3339.
     pub created: String,
 }

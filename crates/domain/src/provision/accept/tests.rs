@@ -216,9 +216,12 @@ fn other_refusals() {
     let mut maintained = Desk::full(State::Manageable);
     maintained.node.maintenance = Some(Maintenance { reason: None, fault: None });
     maintained.options.no_provide_in_maintenance = true;
-    let refused = Err(VerbRefusal::Guard(GuardRefusal::Maintenance(Verb::Provide)));
+    let refused: Result<(), _> = Err(VerbRefusal::Guard(GuardRefusal::Maintenance(Verb::Provide)));
     assert_eq!(maintained.ask(Verb::Provide, &[]), refused);
     maintained.options.no_provide_in_maintenance = false;
+    // Its ramdisk would be booted and never be heard.
+    assert_eq!(maintained.ask(Verb::Provide, &[]), refused);
+    maintained.ramdisk = &[];
     assert_eq!(maintained.ask(Verb::Provide, &[]), Ok(()));
 }
 
@@ -479,6 +482,76 @@ fn a_power_change_is_taken_back_until_a_worker_has_begun_with_it() {
     let mut begun = asked;
     begun.power.action.as_mut().expect("asked for").started = true;
     assert_eq!(withdraw(&begun, "somebody"), None, "it may have happened");
+}
+
+#[test]
+fn every_wish_is_taken_back_until_a_worker_has_begun_with_it() {
+    let asks =
+        |edge: &&edges::Edge| matches!(edge.on, Trigger::Verb(verb) if verb != Verb::Abort && verb != Verb::Unhold);
+    for edge in EDGES.iter().filter(asks) {
+        let Trigger::Verb(verb) = edge.on else { continue };
+        let mut desk = Desk::full(edge.from);
+        desk.node.last_error = Some("an older one".to_owned());
+        let before = desk.node.clone();
+        let steps: &[&str] = if matches!(verb, Verb::Clean | Verb::Service) { &["deploy.burn_in"] } else { &[] };
+        if desk.ask(verb, steps).is_err() || desk.node.state.kind() == Kind::Stable {
+            continue;
+        }
+        let what = format!("{verb} in {}", edge.from);
+        let at = Timestamp::UNIX_EPOCH;
+        let retires = verb == Verb::Deleted && desk.node.operation.as_ref().is_some_and(|work| work.origin.is_none());
+        assert_eq!(can_take_back(&desk.node), !retires, "{what}");
+        if retires {
+            assert_eq!(take_back(&desk.node, None, "me", at), None, "{what}: no arrow leads back from retiring");
+            continue;
+        }
+        let back = take_back(&desk.node, None, "me", at).unwrap_or_else(|| panic!("{what} cannot be taken back"));
+        assert_eq!(back.node, Node { since: at, ..before }, "{what}");
+        let row = &back.rows[0];
+        assert_eq!((row.from, row.to, row.by.as_str()), (desk.node.state, edge.from, "me"), "{what}");
+        assert!(row.text.contains("taken back before a worker began with it"), "{what}: {}", row.text);
+        assert_eq!(engine::next(&back.node, at), Next::Leave, "{what}: nothing is left to do");
+
+        let begun = engine::begin(&desk.node, 1, false, "worker", at).node;
+        assert!(!can_take_back(&begun) && take_back(&begun, None, "me", at).is_none(), "{what}: it may have happened");
+    }
+}
+
+#[test]
+fn a_wish_that_took_over_clearing_up_gives_it_back() {
+    let mut desk = Desk::full(State::CleanFailed);
+    desk.node.operation = Some(Operation { work: Work::ClearUp, ..work_of(Verb::Manage) });
+    let before = desk.node.clone();
+    let changed = super::Changed::new(&desk.node);
+    let mut asked = Node { state: State::Cleaning, ..changed.node };
+    let origin = WishOrigin {
+        state: before.state,
+        target: before.target,
+        last_error: before.last_error.clone(),
+        clear_up: before.operation.clone().map(Box::new),
+    };
+    asked.operation = Some(Operation { origin: Some(origin), ..work_of(Verb::Manage) });
+    let back = take_back(&asked, None, "me", Timestamp::UNIX_EPOCH).expect("not begun");
+    assert_eq!(back.node, Node { since: Timestamp::UNIX_EPOCH, ..before });
+}
+
+/// The work that a verb asks of a new node.
+fn work_of(verb: Verb) -> Operation {
+    let mut desk = Desk::at(State::Enroll);
+    desk.ask(verb, &[]).expect("accepted");
+    let work = desk.node.operation.expect("work");
+    Operation { origin: None, ..work }
+}
+
+#[test]
+fn an_abort_takes_a_power_change_back_in_any_state() {
+    let (limit, at) = (jiff::SignedDuration::from_mins(1), Timestamp::UNIX_EPOCH);
+    let mut desk = Desk::at(State::Active);
+    desk.node = accept_power(&desk.node, PowerTarget::Off, "somebody", at, limit).expect("allowed").node;
+    assert!(can_take_back(&desk.node));
+    desk.ask(Verb::Abort, &[]).expect("accepted although no arrow begins here");
+    assert_eq!((desk.node.state, &desk.node.power.action), (State::Active, &None));
+    assert!(desk.ask(Verb::Abort, &[]).is_err(), "there is nothing left to take back");
 }
 
 #[test]

@@ -234,6 +234,8 @@ fn an_inspection_under_way_is_seen() {
         before: None,
         ramdisk: None,
         abort_by: None,
+        power_forced_by: None,
+        origin: None,
     });
     assert_eq!(node.inspection_started(), Some(now()));
 }

@@ -193,6 +193,8 @@ fn nobody_is_retired_or_removed_under_a_worker() {
             before: None,
             ramdisk: None,
             abort_by: None,
+            power_forced_by: None,
+            origin: None,
         };
         let clearing = Node { operation: Some(clearing), ..node(state) };
         assert_eq!(check_idle(&clearing), Err(ProvisionRefusal::InUse(state.as_str())), "{state}");

@@ -148,6 +148,8 @@ fn every_kind_of_work_has_a_class() {
             before: None,
             ramdisk: None,
             abort_by: None,
+            power_forced_by: None,
+            origin: None,
         });
         assert_eq!(Class::of(&node), class, "{work}");
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sabakan_domain::provision::{boot::BootDevice, power::PowerTarget, steps::Args};
 use sabakan_drivers::{
-    Driver, DriverError, Ramdisk, TaskState, power,
+    Driver, DriverError, Ramdisk, StepStart, TaskState, power,
     simulated::{Call, Calls, Fault, FleetConfig, Heartbeat, Latencies, Point, Running},
 };
 use tokio::{
@@ -31,12 +31,15 @@ fn ramdisk(bench: &Bench, call: &Heartbeat) -> Arc<dyn Ramdisk> {
 
 async fn run_to_end(bench: &Bench, calls: &mut Receiver<Heartbeat>, step: &str) -> TaskState {
     let ramdisk = ramdisk(bench, &call_of(calls).await);
-    ramdisk.start(step, &Args::new()).await.unwrap();
+    ramdisk.start(step, &Args::new(), false).await.unwrap();
     loop {
         call_of(calls).await;
-        match ramdisk.status().await.unwrap() {
-            Some((key, TaskState::Running(_))) => assert_eq!(key, step),
-            Some((_, ended)) => return ended,
+        match ramdisk.status(step, None).await.unwrap() {
+            Some(TaskState::Running(_)) => assert_eq!(ramdisk.running().await.unwrap().as_deref(), Some(step)),
+            Some(ended) => {
+                assert_eq!(ramdisk.running().await, Ok(None));
+                return ended;
+            }
             None => panic!("the ramdisk forgot {step}"),
         }
     }
@@ -106,13 +109,13 @@ async fn a_step_that_ended_is_told_at_once() {
     let mut calls = bench.fleet.callbacks();
     start_ramdisk(&bench).await;
     let ramdisk = ramdisk(&bench, &call_of(&mut calls).await);
-    assert_eq!(ramdisk.status().await, Ok(None));
-    ramdisk.start("deploy.erase_devices", &Args::new()).await.unwrap();
+    assert_eq!(ramdisk.status("deploy.erase_devices", None).await, Ok(None));
+    ramdisk.start("deploy.erase_devices", &Args::new(), false).await.unwrap();
     let started = Instant::now();
     call_of(&mut calls).await;
     let Latencies { ramdisk_step, heartbeat, .. } = bench.fleet.config().latencies;
     assert!(started.elapsed() <= ramdisk_step * 5 / 4 && ramdisk_step * 5 / 4 < heartbeat, "{:?}", started.elapsed());
-    assert!(matches!(ramdisk.status().await, Ok(Some((_, TaskState::Done(_))))));
+    assert!(matches!(ramdisk.status("deploy.erase_devices", None).await, Ok(Some(TaskState::Done(_)))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,11 +125,12 @@ async fn asking_twice_runs_once_and_another_step_has_to_wait() {
     start_ramdisk(&bench).await;
     let ramdisk = ramdisk(&bench, &call_of(&mut calls).await);
     for _ in 0..2 {
-        assert_eq!(ramdisk.start("deploy.update_nic_firmware", &Args::new()).await, Ok(()));
+        let taken = StepStart::Taken { command: None, state: TaskState::Running(String::new()) };
+        assert_eq!(ramdisk.start("deploy.update_nic_firmware", &Args::new(), false).await, Ok(taken));
     }
-    let other = ramdisk.start("deploy.erase_devices", &Args::new()).await;
-    assert!(matches!(other, Err(DriverError::Rejected { .. })), "{other:?}");
-    let unknown = ramdisk.start("deploy.no_such_step", &Args::new()).await;
+    let other = ramdisk.start("deploy.erase_devices", &Args::new(), false).await;
+    assert!(matches!(&other, Ok(StepStart::Busy(text)) if text.contains("update_nic_firmware")), "{other:?}");
+    let unknown = ramdisk.start("deploy.no_such_step", &Args::new(), false).await;
     assert!(matches!(unknown, Err(DriverError::Unsupported(_))), "{unknown:?}");
     assert_eq!(bench.fleet.calls("m1").steps("deploy.update_nic_firmware"), 1);
 }
@@ -137,10 +141,10 @@ async fn a_lost_answer_leaves_its_step_running() {
     let mut calls = bench.fleet.callbacks();
     start_ramdisk(&bench).await;
     let ramdisk = ramdisk(&bench, &call_of(&mut calls).await);
-    let lost = ramdisk.start("deploy.write_image", &Args::new()).await;
+    let lost = ramdisk.start("deploy.write_image", &Args::new(), false).await;
     assert!(matches!(lost, Err(DriverError::Unreachable(_))), "{lost:?}");
     call_of(&mut calls).await;
-    assert!(matches!(ramdisk.status().await, Ok(Some((_, TaskState::Done(_))))));
+    assert!(matches!(ramdisk.status("deploy.write_image", None).await, Ok(Some(TaskState::Done(_)))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +154,7 @@ async fn it_is_gone_with_the_power_and_another_one_after_a_restart() {
     start_ramdisk(&bench).await;
     let first = call_of(&mut calls).await;
     power::change(&*bench.bmc(), PowerTarget::Off, SOON).await.unwrap();
-    let gone = ramdisk(&bench, &first).status().await;
+    let gone = ramdisk(&bench, &first).status("deploy.erase_devices", None).await;
     assert!(matches!(gone, Err(DriverError::Unreachable(_))), "{gone:?}");
     while calls.try_recv().is_ok() {}
     assert!(timeout(SOON, calls.recv()).await.is_err(), "a machine without power called");
@@ -158,8 +162,8 @@ async fn it_is_gone_with_the_power_and_another_one_after_a_restart() {
     start_ramdisk(&bench).await;
     let second = call_of(&mut calls).await;
     assert_ne!(first.url, second.url);
-    assert_eq!(ramdisk(&bench, &second).status().await, Ok(None));
-    let stale = ramdisk(&bench, &first).start("deploy.erase_devices", &Args::new()).await;
+    assert_eq!(ramdisk(&bench, &second).status("deploy.erase_devices", None).await, Ok(None));
+    let stale = ramdisk(&bench, &first).start("deploy.erase_devices", &Args::new(), false).await;
     assert!(matches!(stale, Err(DriverError::Unreachable(_))), "{stale:?}");
     assert!(bench.driver.ramdisk(&settings(&[]), "simulated://m2/1").is_err(), "the ramdisk of another machine");
 }
@@ -198,15 +202,15 @@ async fn it_can_be_deaf_or_refuse_while_the_controller_is_well() {
     start_ramdisk(&bench).await;
     let ramdisk = ramdisk(&bench, &call_of(&mut calls).await);
     bench.fleet.set_fault("m1", Fault::Fail(Point::Call(Call::Ramdisk)));
-    let refused = ramdisk.start("deploy.erase_devices", &Args::new()).await;
+    let refused = ramdisk.start("deploy.erase_devices", &Args::new(), false).await;
     assert!(matches!(refused, Err(DriverError::Failed { .. })), "{refused:?}");
     bench.fleet.set_fault("m1", Fault::Hang(Point::Call(Call::Ramdisk)));
-    let deaf = ramdisk.status().await;
+    let deaf = ramdisk.status("deploy.erase_devices", None).await;
     assert!(matches!(deaf, Err(DriverError::Unreachable(_))), "{deaf:?}");
     assert!(bench.bmc().power().await.is_ok());
     bench.fleet.clear_faults("m1");
     bench.fleet.set_fault("m1", Fault::Hang(Point::Every));
-    assert_eq!(ramdisk.status().await, Ok(None), "the ramdisk has a network of its own");
+    assert_eq!(ramdisk.status("deploy.erase_devices", None).await, Ok(None), "the ramdisk has a network of its own");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,12 +219,12 @@ async fn whoever_starts_a_step_need_not_live_to_hear_of_it() {
     let mut calls = bench.fleet.callbacks();
     start_ramdisk(&bench).await;
     let ramdisk = ramdisk(&bench, &call_of(&mut calls).await);
-    let cut_short = timeout(Duration::from_millis(1), ramdisk.start("deploy.erase_devices", &Args::new())).await;
+    let cut_short = timeout(Duration::from_millis(1), ramdisk.start("deploy.erase_devices", &Args::new(), false)).await;
     assert!(cut_short.is_err(), "the answer was quicker than the one who waited for it");
     let started = Instant::now();
     call_of(&mut calls).await;
     assert!(started.elapsed() <= bench.fleet.config().latencies.ramdisk_step * 5 / 4, "{:?}", started.elapsed());
-    assert!(matches!(ramdisk.status().await, Ok(Some((_, TaskState::Done(_))))));
+    assert!(matches!(ramdisk.status("deploy.erase_devices", None).await, Ok(Some(TaskState::Done(_)))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Settings of provisioning.
 
-use sabakan_domain::provision::schedule::Class;
+use sabakan_domain::provision::{promises::CleaningExtent, schedule::Class};
 
 use super::*;
 
@@ -20,11 +20,12 @@ fn the_server_does_the_work_unless_told_otherwise() {
     assert_eq!((options.name.as_str(), options.capacity.per_group, options.power_sync.as_secs()), ("c.1", 3, 0));
     assert_eq!(options.capacity.per_class.get(&Class::Deploy), Some(&7));
     let yaml = "conductor: false\nsimulated-hardware: true\nautomated-clean: false\nrequire-healthy: true\nironic: none\n\
-                power-off-after-verify: true\nprovide-in-maintenance: false\nipmitool: /opt/ipmitool\n";
+                power-off-after-verify: true\nprovide-in-maintenance: false\ncleaning: keys-only\nipmitool: /opt/ipmitool\n";
     let config = case.load_file(yaml, &[]).expect("valid").provisioning;
     assert!(config.conductor.is_none() && config.fleet.is_some() && config.ironic.is_empty());
     assert!(config.rules.no_automated_clean && config.rules.strictness.require_healthy);
     assert!(config.rules.power_off_after_verify && config.rules.no_provide_in_maintenance);
+    assert_eq!(config.rules.cleaning, CleaningExtent::KeysOnly);
     assert_eq!(config.ipmitool, Path::new("/opt/ipmitool"));
 }
 
@@ -32,11 +33,12 @@ fn the_server_does_the_work_unless_told_otherwise() {
 fn what_is_wrong_with_them_is_said_with_its_place() {
     let case = Case::new();
     let yaml = "conductor: maybe\nwork-lease: 1s\npower-sync-interval: 1s\nclean-concurrency: 0\nconductor-name: a/b\n\
-                clean-priorities:\n  deploy.erase_devices: high\n  disk.erase: 1\n  erase: 1\n";
+                clean-priorities:\n  deploy.erase_devices: high\n  disk.erase: 1\n  erase: 1\ncleaning: some\n";
     let expected = [
         "c.yml:9: clean-priorities.erase: \"erase\" is not interface.step, such as deploy.erase_devices",
         "c.yml:7: clean-priorities.deploy.erase_devices: \"high\" is not a number from 0 to 1000000",
         "c.yml:8: clean-priorities.disk.erase: invalid interface \"disk\"; one of: network, vendor, power, management, firmware, deploy, bios, raid",
+        "c.yml:10: cleaning: is \"some\"; one of: full, keys-only",
         "c.yml:1: conductor: \"maybe\" is neither true nor false",
         "c.yml:5: conductor-name: \"a/b\" is not a name of at most 128 letters, digits, dots, dashes and underscores",
         "c.yml:3: power-sync-interval: \"1s\" is not between 10s and 86400s",

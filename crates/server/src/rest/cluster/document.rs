@@ -8,11 +8,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use sabakan_domain::cluster::shape::Problem;
+use sabakan_wire::rest::ErrorKind;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::super::{ApiError, body};
-use crate::limits;
+use crate::{
+    limits,
+    yaml::{self, YamlRefusal},
+};
 
 /// Names of YAML; the first is the registered one.
 const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
@@ -51,13 +55,20 @@ pub(super) fn to_yaml(document: &Value) -> String {
     serde_saphyr::to_string(document).expect("JSON can be written as YAML")
 }
 
-/// Reads a document of at most `max` bytes, away from the threads that serve connections.
+/// A document somebody sent, and what only a reader of YAML can say about it.
+pub(super) struct ReadDocument {
+    pub(super) document: Value,
+    pub(super) policy_problem: Option<Problem>,
+}
+
+/// Reads a document of at most `max` bytes, away from the threads that serve connections, and after those before it: two at once keep
+/// two threads busy, and a hundred would take the memory of the machine.
 pub(super) async fn read(
-    room: &Arc<Semaphore>,
+    turns: &Arc<Semaphore>,
     headers: &HeaderMap,
     body: Body,
     max: usize,
-) -> Result<Value, ApiError> {
+) -> Result<ReadDocument, ApiError> {
     let given =
         headers.get(header::CONTENT_TYPE).map(|value| media_type(value.to_str().unwrap_or_default()).to_owned());
     let format = match given.as_deref() {
@@ -70,9 +81,21 @@ pub(super) async fn read(
             return Err(ApiError::invalid(text));
         }
     };
-    let payload = body::read_any(room, headers, body, max).await?;
-    let parsed = tokio::task::spawn_blocking(move || parse(&payload, format)).await;
-    let parsed = parsed.map_err(|_| ApiError::new(sabakan_wire::rest::ErrorKind::Internal, "internal error"))?;
+    let payload = body::read_any(headers, body, max).await?;
+    let turn = tokio::time::timeout(limits::DOCUMENT_WAIT_MAX, Arc::clone(turns).acquire_owned()).await;
+    let Ok(Ok(turn)) = turn else {
+        let text = "too many documents are being read; nothing was changed, try again";
+        return Err(ApiError::new(ErrorKind::Unavailable, text));
+    };
+    let read = move || {
+        // Given back when the work is done, also if nobody waits for it any more.
+        let _turn = turn;
+        let document = parse(&payload, format)?;
+        let policy_problem = policy_problem(&document);
+        Ok(ReadDocument { document, policy_problem })
+    };
+    let parsed = tokio::task::spawn_blocking(read).await;
+    let parsed = parsed.map_err(|_| ApiError::new(ErrorKind::Internal, "internal error"))?;
     parsed.map_err(|problem| ApiError::problems(&[problem]))
 }
 
@@ -81,34 +104,34 @@ fn parse(bytes: &[u8], format: Option<Format>) -> Result<Value, Problem> {
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
     let format = format.unwrap_or(if looks_like_json { Format::Json } else { Format::Yaml });
     match format {
+        Format::Json if body::json_values(bytes) > limits::DOCUMENT_VALUES_MAX => {
+            Err(Problem::new("", format!("has more than {} values", limits::DOCUMENT_VALUES_MAX)))
+        }
         Format::Json => serde_json::from_str(text).map_err(|error| Problem::new("", format!("is not JSON: {error}"))),
-        Format::Yaml => parse_yaml(text).map_err(|reason| Problem::new("", format!("is not YAML: {reason}"))),
+        Format::Yaml => yaml::parse(text).map_err(|refusal| Problem::new("", unreadable(&refusal))),
     }
 }
 
-fn parse_yaml(text: &str) -> Result<Value, String> {
-    // A large cluster has millions of values. Aliases, with which a small text becomes a large one, are for people, who use few.
-    let budget = serde_saphyr::budget! {
-        max_nodes: limits::YAML_VALUES_MAX,
-        max_events: 3 * limits::YAML_VALUES_MAX,
-        max_total_scalar_bytes: limits::CONFIGURATION_BYTES_MAX,
-        max_aliases: limits::YAML_ALIASES_MAX,
-    };
-    let options = serde_saphyr::options! { with_snippet: false, budget: budget };
-    let parsed = serde_saphyr::from_str_with_options::<Value>(text, options);
-    parsed.map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+/// Why a text is not read, as it follows the name of the text.
+fn unreadable(refusal: &YamlRefusal) -> String {
+    match refusal {
+        YamlRefusal::Bound(bound) => bound.clone(),
+        YamlRefusal::Malformed(error) => {
+            format!("is not YAML: {}", error.to_string().lines().next().unwrap_or_default())
+        }
+    }
 }
 
 /// What only a reader of YAML can say about a template or a configuration.
-pub(super) fn policy_problem(document: &Value) -> Option<Problem> {
+fn policy_problem(document: &Value) -> Option<Problem> {
     let policy = document.pointer("/options/kube-api/audit_log_policy")?.as_str()?;
     if policy.is_empty() {
         return None;
     }
-    let reason = match parse_yaml(policy) {
+    let reason = match yaml::parse(policy) {
         Ok(Value::Object(_)) => return None,
         Ok(_) => "must be the text of a YAML mapping".to_owned(),
-        Err(reason) => format!("must be the text of a YAML mapping, and is not YAML: {reason}"),
+        Err(refusal) => format!("must be the text of a YAML mapping, and {}", unreadable(&refusal)),
     };
     Some(Problem::new("options.kube-api.audit_log_policy", reason))
 }

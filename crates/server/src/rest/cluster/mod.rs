@@ -21,7 +21,7 @@ use sabakan_wire::rest::{
 };
 use serde_json::Value;
 
-use self::document::{answer, policy_problem, wanted};
+use self::document::{ReadDocument, answer, wanted};
 use super::{Actor, ApiError, App, body, change_within, read_within};
 use crate::limits;
 
@@ -35,9 +35,9 @@ pub(super) async fn change<T>(work: impl Future<Output = Result<T, ServiceError>
     change_within(work).await.map_err(ApiError::plainly)
 }
 
-/// One value of a query.
+/// One value of a query. An empty one is one that nobody understands: only the older API has clients that send those.
 pub(super) fn given<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    pairs.iter().find(|(given, value)| given == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    pairs.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
 }
 
 /// The template, with defaults filled in.
@@ -72,16 +72,17 @@ pub async fn put_template(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let document = document::read(&app.bodies, &headers, body, limits::TEMPLATE_BYTES_MAX).await?;
-    check_policy(&document, |document| Template::parse(document).err())?;
+    let read = document::read(&app.documents, &headers, body, limits::TEMPLATE_BYTES_MAX).await?;
+    let document = check_policy(read, |document| Template::parse(document).err())?;
     let warnings = change(app.cluster.set_template(&actor, document)).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
 
 /// Tells what is wrong with a text in YAML inside a document, together with everything else that is wrong.
-fn check_policy(document: &Value, others: impl FnOnce(Value) -> Option<Vec<Problem>>) -> Result<(), ApiError> {
-    let Some(problem) = policy_problem(document) else { return Ok(()) };
-    let mut problems = others(document.clone()).unwrap_or_default();
+fn check_policy(read: ReadDocument, others: impl FnOnce(Value) -> Option<Vec<Problem>>) -> Result<Value, ApiError> {
+    let ReadDocument { document, policy_problem } = read;
+    let Some(problem) = policy_problem else { return Ok(document) };
+    let mut problems = others(document).unwrap_or_default();
     problems.push(problem);
     Err(ApiError::problems(&problems))
 }
@@ -108,7 +109,7 @@ pub async fn put_variables(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let body = body::read(&app.bodies, &headers, body, limits::VARIABLES_BYTES_MAX).await?;
+    let body = body::read(&headers, body, limits::VARIABLES_BYTES_MAX).await?;
     let warnings = change(app.cluster.set_variables(&actor, Some(body.text()?))).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }
@@ -144,7 +145,7 @@ pub async fn put_enabled(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<EnabledJson>, ApiError> {
-    let wish = body::read_switch(&app.bodies, &headers, body).await?;
+    let wish = body::read_switch(&headers, body).await?;
     change(app.cluster.set_enabled(&actor, wish.enabled)).await?;
     Ok(Json(wish))
 }
@@ -182,8 +183,8 @@ pub async fn put_configuration(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<WarningsJson>, ApiError> {
-    let document = document::read(&app.bodies, &headers, body, limits::CONFIGURATION_BYTES_MAX).await?;
-    check_policy(&document, |document| Configuration::parse(document).err())?;
+    let read = document::read(&app.documents, &headers, body, limits::CONFIGURATION_BYTES_MAX).await?;
+    let document = check_policy(read, |document| Configuration::parse(document).err())?;
     let warnings = change(app.cluster.set_configuration(&actor, document)).await?;
     Ok(Json(WarningsJson::from(warnings.as_slice())))
 }

@@ -18,7 +18,7 @@ pub(super) async fn run(conductor: Arc<Conductor>, mut callbacks: mpsc::Receiver
             heartbeat = callbacks.recv() => heartbeat,
         };
         let Some(Heartbeat { machine, url }) = heartbeat else { return };
-        let Ok(name) = Serial::new(&machine) else { continue };
+        let name = Serial::stored(&machine);
         let conductor = Arc::clone(&conductor);
         // Each in its own task: a store that is slow with one must not hold up the calls of all others.
         tokio::spawn(async move {

@@ -182,7 +182,7 @@ impl Conductor {
         let queued: HashMap<String, Queued> = queued.into_iter().map(|node| (node.name.clone(), node)).collect();
         for name in picked {
             let Some(Queued { group, class, .. }) = queued.get(&name) else { continue };
-            let Ok(serial) = Serial::new(&name) else { continue };
+            let serial = Serial::stored(&name);
             let running = Running { group: group.clone(), class: *class };
             self.taken.lock().expect("no holder of this lock panics").insert(name, running);
             workers.spawn(attend(Arc::clone(self), Arc::clone(lease), serial, stop.clone()));

@@ -7,11 +7,11 @@ use sabakan_domain::{
     provision::{
         engine,
         node::{Node, WaitOn},
-        steps::Place,
+        running::RamdiskTask,
     },
     words::Serial,
 };
-use sabakan_drivers::{DriverError, TaskId, TaskState};
+use sabakan_drivers::{DriverError, Finished, TaskId, TaskState};
 use sabakan_store::repo::nodes;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -93,14 +93,22 @@ pub(super) async fn state_of(
 ) -> Result<TaskState, DriverError> {
     let chosen = conductor.hardware.choose(node, machine).await;
     let chosen = chosen.map_err(|error| DriverError::settings("driver", error_chain(&error)))?;
-    let in_band = node.current_step().is_some_and(|step| step.place == Place::InBand);
-    if !in_band {
+    let Some(asked) = RamdiskTask::parse(task) else {
         return chosen.connect()?.task(&TaskId(task.to_owned())).await;
-    }
+    };
+    let (step, command) = match asked {
+        RamdiskTask::Idle => {
+            let postponed = ramdisk::postpones_power(conductor, node, machine, &chosen).await;
+            return Ok(postponed.map_or_else(|| TaskState::Done(Finished::default()), TaskState::Running));
+        }
+        RamdiskTask::Turn { .. } => {
+            let running = ramdisk::reach(conductor, node, machine, &chosen).await?.running().await?;
+            return Ok(running.map_or_else(|| TaskState::Done(Finished::default()), TaskState::Running));
+        }
+        RamdiskTask::Step { step, command } => (step, command),
+    };
     let ramdisk = ramdisk::reach(conductor, node, machine, &chosen).await?;
-    match ramdisk.status().await? {
-        Some((step, state)) if Some(&step) == node.current_step().map(|step| step.key()).as_ref() => Ok(state),
-        // It was started anew since, or never began: what was half done is not done.
-        Some(_) | None => Ok(TaskState::Failed("the ramdisk was restarted and no longer knows the step".to_owned())),
-    }
+    // Unknown: it was started anew since, or never began. What was half done is not done.
+    let unknown = || TaskState::Failed("the ramdisk was restarted and no longer knows the step".to_owned());
+    Ok(ramdisk.status(&step, command.as_deref()).await?.unwrap_or_else(unknown))
 }

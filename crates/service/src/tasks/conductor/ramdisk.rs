@@ -6,6 +6,7 @@ use sabakan_domain::{
     machine::Machine,
     provision::{
         node::{Node, Work},
+        running::{self, RamdiskReport},
         steps::Flow,
     },
 };
@@ -15,7 +16,7 @@ use sabakan_drivers::{
 };
 
 use super::Conductor;
-use crate::{agents, error_chain, hardware::Chosen};
+use crate::{agents, error_chain, hardware::Chosen, limits};
 
 /// The ramdisk that was booted for a node's work. Contacts nobody yet.
 pub(super) async fn reach(
@@ -44,6 +45,35 @@ pub(super) async fn reach(
     };
     let address = AgentAddress { url, token, verify_ca: contact.verify_ca.clone() };
     Ok(Arc::new(Agent::new(address, errand, Pace::default())?))
+}
+
+/// Why the power of a node is not cut yet: its ramdisk runs a command. `None`: it may be.
+pub(super) async fn postpones_power(
+    conductor: &Conductor,
+    node: &Node,
+    machine: Option<&Machine>,
+    chosen: &Chosen,
+) -> Option<String> {
+    let operation = node.operation.as_ref()?;
+    let contact = operation.ramdisk.as_ref();
+    let forced = operation.power_forced_by.is_some();
+    // One that never called was given nothing to do; and a person who insists need not wait for an answer.
+    let report = if forced || contact.is_none_or(|contact| contact.url.is_none()) {
+        RamdiskReport::Absent
+    } else {
+        report(conductor, node, machine, chosen).await
+    };
+    running::postpones(contact, &report, forced, conductor.on.clock.now())
+}
+
+async fn report(conductor: &Conductor, node: &Node, machine: Option<&Machine>, chosen: &Chosen) -> RamdiskReport {
+    let asking = async { reach(conductor, node, machine, chosen).await?.running().await };
+    match tokio::time::timeout(limits::BMC_CALL_MAX, asking).await {
+        Ok(Ok(Some(command))) => RamdiskReport::Running(command),
+        Ok(Ok(None)) => RamdiskReport::Idle,
+        Ok(Err(error)) => RamdiskReport::Silent(error.to_string()),
+        Err(_) => RamdiskReport::Silent("no answer in time".to_owned()),
+    }
 }
 
 /// The flow whose steps a ramdisk runs in this kind of work; `None`: it runs none.

@@ -14,10 +14,12 @@ use sabakan_domain::{
         ids::PortId,
         node::{Node, Object, Operation, Phase, WaitOn, Work},
         power::{PowerState, PowerTarget},
+        promises,
+        running::{self, RamdiskTask},
         steps::{Place, Step},
     },
 };
-use sabakan_drivers::{Bmc, DriverError, StepOutcome, TaskState, power};
+use sabakan_drivers::{Bmc, DriverError, StepOutcome, StepStart, TaskState, power};
 use sabakan_store::repo::nodes::{self, Found, Held, WorkError};
 use serde_json::json;
 
@@ -36,7 +38,7 @@ pub(super) async fn run(
 ) -> Result<Ran, WorkError> {
     let Some((operation, step)) = node.operation.as_ref().zip(node.current_step()) else { return Ok((None, None)) };
     if builtin::is(step, builtin::ERASE_KEYS) {
-        return erase_keys(conductor, held).await;
+        return erase_keys(conductor, held, node).await;
     }
     let limit = left(conductor, operation);
     let running = async {
@@ -63,12 +65,19 @@ fn left(conductor: &Conductor, operation: &Operation) -> Duration {
     until.min(limits::STEP_MAX)
 }
 
-async fn erase_keys(conductor: &Conductor, held: &Held) -> Result<Ran, WorkError> {
+async fn erase_keys(conductor: &Conductor, held: &Held, node: &Node) -> Result<Ran, WorkError> {
     let on = &conductor.on;
     let erased = nodes::erase_keys(&*on.store, &on.keys, held, &conductor.by(), erase_record).await?;
     let note = match erased {
         Some(count) => format!("{count} disk keys deleted, the machine is retired"),
-        None => "no keys to delete".to_owned(),
+        None => {
+            let operation = node.operation.as_ref();
+            let nothing = operation.and_then(|operation| promises::erases_nothing(node, operation, &conductor.rules));
+            if let Some(reason) = nothing {
+                return Ok((Some(Outcome::Failed(reason)), None));
+            }
+            "no keys to delete".to_owned()
+        }
     };
     Ok((Some(done(&note)), None))
 }
@@ -118,18 +127,60 @@ impl At<'_> {
             Place::Engine => self.run_own().await,
             Place::OutOfBand => Ok((after(self.bmc.run_step(self.step).await?, &self.step.key()), None)),
             Place::InBand => {
-                let ramdisk = ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?;
-                ramdisk.start(&self.step.key(), &self.step.args).await?;
-                let on = WaitOn::Task { id: format!("ramdisk:{}", self.step.key()), ended: false };
-                Ok((Outcome::Wait(on, format!("the ramdisk runs {}", self.step.key())), None))
+                // Not for the first time: whoever began it did not live to note the answer.
+                let again = matches!(self.operation.phase, Phase::Started { attempt } if attempt > 1);
+                Ok((self.start_in_band(again).await?, None))
             }
         }
+    }
+
+    /// Has the ramdisk begin the step. What it calls the command is recorded with the wait.
+    async fn start_in_band(&self, again: bool) -> Result<Outcome, DriverError> {
+        let step = self.step.key();
+        let ramdisk = ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?;
+        let waits =
+            |task: &RamdiskTask, reason: String| Outcome::Wait(WaitOn::Task { id: task.name(), ended: false }, reason);
+        Ok(match ramdisk.start(&step, &self.step.args, again).await? {
+            StepStart::Taken { command, state: TaskState::Running(_) } => {
+                let reason = format!("the ramdisk runs {step}");
+                waits(&RamdiskTask::Step { step, command }, reason)
+            }
+            StepStart::Taken { state: TaskState::Done(finished), .. } => done(&finished.note),
+            StepStart::Taken { state: TaskState::Failed(reason), .. } => Outcome::Failed(reason),
+            StepStart::Busy(text) => {
+                let reason = format!("the ramdisk runs another command ({text}); {step} begins when that has ended");
+                waits(&RamdiskTask::Turn { step }, reason)
+            }
+        })
+    }
+
+    /// The ramdisk has ended what kept it from beginning the step.
+    async fn take_turn(&self) -> Result<Outcome, DriverError> {
+        let lost = matches!(self.operation.phase, Phase::Resumed { attempt, .. } if attempt > 1);
+        if lost && !self.step.idempotent {
+            return Ok(Outcome::Failed(
+                "the worker was lost when it began, and it must not be run twice; look at the machine before trying again"
+                    .to_owned(),
+            ));
+        }
+        self.start_in_band(lost).await
     }
 
     /// Looks at what came of a step that was waited for.
     async fn resume(&self, task: Option<&str>) -> Result<Outcome, DriverError> {
         let Some(task) = task else { return self.after_call().await };
-        match poll::state_of(self.conductor, self.node, self.machine, task).await? {
+        let in_band = match RamdiskTask::parse(task) {
+            Some(RamdiskTask::Idle) => return self.run_power().await,
+            Some(RamdiskTask::Turn { .. }) => return self.take_turn().await,
+            Some(RamdiskTask::Step { .. }) => true,
+            None => false,
+        };
+        let state = match poll::state_of(self.conductor, self.node, self.machine, task).await {
+            // The step goes on whether or not its ramdisk can be asked at this moment. The deadline of the state ends this.
+            Err(error) if in_band && error.is_retryable() => TaskState::Running(error.to_string()),
+            state => state?,
+        };
+        match state {
             TaskState::Running(text) => {
                 let on = WaitOn::Task { id: task.to_owned(), ended: false };
                 Ok(Outcome::Wait(on, format!("{} goes on: {text}", self.step.key())))
@@ -148,7 +199,13 @@ impl At<'_> {
             return Ok(done(""));
         }
         let ramdisk = ramdisk::reach(self.conductor, self.node, self.machine, self.chosen).await?;
-        let offer = ramdisk.offer().await?;
+        let offer = match ramdisk.offer().await {
+            Err(error) if error.is_retryable() && matches!(ramdisk.running().await, Ok(Some(_))) => {
+                let reason = format!("the ramdisk runs another command and is asked again when it calls: {error}");
+                return Ok(Outcome::Wait(WaitOn::Heartbeat { called: false }, reason));
+            }
+            offer => offer?,
+        };
         let note = offer.as_ref().map(|offer| format!("the ramdisk offers {} steps", offer.steps.len()));
         Ok(Outcome::Done(Learned { note: note.unwrap_or_default(), offer, ..Learned::default() }))
     }
@@ -191,6 +248,12 @@ impl At<'_> {
         let ramdisk = offered.is_ok_and(|offered| !offered.ramdisk.is_empty());
         if own(builtin::POWER_ON) {
             return self.power(PowerTarget::On).await;
+        }
+        let cuts = own(builtin::POWER_OFF) || own(builtin::REBOOT) || own(builtin::END_RAMDISK);
+        if cuts
+            && let Some(reason) = ramdisk::postpones_power(self.conductor, self.node, self.machine, self.chosen).await
+        {
+            return Ok(Outcome::Wait(running::until_idle(false), reason));
         }
         if own(builtin::POWER_OFF) {
             return self.power(PowerTarget::Off).await;

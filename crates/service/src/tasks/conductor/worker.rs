@@ -67,7 +67,8 @@ async fn go_on(
         let snapshot = on.view.latest_known();
         let machine = snapshot.find_machine(held.name.as_str()).cloned();
         let offered = conductor.hardware.offered(&node, machine.as_deref());
-        let offered = offered.unwrap_or(Offered { out_of_band: &[], ramdisk: &[], inspects_in_band: false });
+        let nothing = Offered { out_of_band: &[], ramdisk: &[], inspects_in_band: false, driver: None };
+        let offered = offered.unwrap_or(nothing);
         let (outcome, found) = match next {
             // Whoever slept over the end of its lease must not wake up with a command in its hand.
             First::Run if lease.has_ended() => return Err(WorkError::Lost),

@@ -157,7 +157,8 @@ impl Site {
 
     /// Adds many entries after the last one.
     pub(super) async fn fill(&self, entries: &[Entry]) {
-        for some in entries.chunks(self.store.limits().ops_max - 1) {
+        // A hundred at once: more would be too many bytes for a store that takes as many operations as anybody likes.
+        for some in entries.chunks((self.store.limits().ops_max - 1).min(100)) {
             let put =
                 |entry: &Entry| Op::put(self.keys.repair(entry.index), records::encode(&RepairRecord::from(entry)));
             let mut then: Vec<Op> = some.iter().map(put).collect();

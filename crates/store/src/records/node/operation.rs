@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use sabakan_domain::provision::{
     boot::{BootDevice, BootMode},
     hardware::{Aspect, Configuration, Volume},
-    node::{Object, Operation, Phase, RamdiskContact, Wait, WaitOn, Work},
+    node::{Object, Operation, Phase, RamdiskContact, Wait, WaitOn, WishOrigin, Work},
+    states::State,
     steps::{Args, Interface, Place, Step},
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,48 @@ pub(super) struct OperationRecord {
     ramdisk: Option<RamdiskRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     abort_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    power_forced_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<WishOriginRecord>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WishOriginRecord {
+    state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clear_up: Option<Box<OperationRecord>>,
+}
+
+impl From<WishOrigin> for WishOriginRecord {
+    fn from(origin: WishOrigin) -> WishOriginRecord {
+        let WishOrigin { state, target, last_error, clear_up } = origin;
+        WishOriginRecord {
+            state: state.as_str().to_owned(),
+            target: target.map(|state| state.as_str().to_owned()),
+            last_error,
+            clear_up: clear_up.map(|left| Box::new((*left).into())),
+        }
+    }
+}
+
+impl TryFrom<WishOriginRecord> for WishOrigin {
+    type Error = String;
+
+    fn try_from(record: WishOriginRecord) -> Result<WishOrigin, String> {
+        let WishOriginRecord { state, target, last_error, clear_up } = record;
+        let known = |word: &str| word.parse::<State>().map_err(|_| format!("invalid state: {word}"));
+        Ok(WishOrigin {
+            state: known(&state)?,
+            target: target.as_deref().map(known).transpose()?,
+            last_error,
+            clear_up: clear_up.map(|left| Operation::try_from(*left).map(Box::new)).transpose()?,
+        })
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -90,6 +133,8 @@ struct RamdiskRecord {
     verify_ca: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     managers: Object,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,8 +166,21 @@ const fn place_word(place: Place) -> &'static str {
 
 impl From<Operation> for OperationRecord {
     fn from(operation: Operation) -> OperationRecord {
-        let Operation { id, work, asked_by, asked_at, steps, index, phase, deadline, before, ramdisk, abort_by } =
-            operation;
+        let Operation {
+            id,
+            work,
+            asked_by,
+            asked_at,
+            steps,
+            index,
+            phase,
+            deadline,
+            before,
+            ramdisk,
+            abort_by,
+            power_forced_by,
+            origin,
+        } = operation;
         OperationRecord {
             id,
             work: work.as_str().to_owned(),
@@ -135,6 +193,8 @@ impl From<Operation> for OperationRecord {
             before: before.map(ConfigurationRecord::from),
             ramdisk: ramdisk.map(RamdiskRecord::from),
             abort_by,
+            power_forced_by,
+            origin: origin.map(WishOriginRecord::from),
         }
     }
 }
@@ -143,8 +203,21 @@ impl TryFrom<OperationRecord> for Operation {
     type Error = String;
 
     fn try_from(record: OperationRecord) -> Result<Operation, String> {
-        let OperationRecord { id, work, asked_by, asked_at, steps, index, phase, deadline, before, ramdisk, abort_by } =
-            record;
+        let OperationRecord {
+            id,
+            work,
+            asked_by,
+            asked_at,
+            steps,
+            index,
+            phase,
+            deadline,
+            before,
+            ramdisk,
+            abort_by,
+            power_forced_by,
+            origin,
+        } = record;
         Ok(Operation {
             id,
             work: one_of("work", Work::ALL, Work::as_str, &work)?,
@@ -157,21 +230,23 @@ impl TryFrom<OperationRecord> for Operation {
             before: before.map(TryInto::try_into).transpose()?,
             ramdisk: ramdisk.map(RamdiskContact::from),
             abort_by,
+            power_forced_by,
+            origin: origin.map(TryInto::try_into).transpose()?,
         })
     }
 }
 
 impl From<RamdiskContact> for RamdiskRecord {
     fn from(contact: RamdiskContact) -> RamdiskRecord {
-        let RamdiskContact { url, heard_at, token, version, verify_ca, managers } = contact;
-        RamdiskRecord { url, heard_at, token, version, verify_ca, managers }
+        let RamdiskContact { url, heard_at, token, version, verify_ca, managers, command } = contact;
+        RamdiskRecord { url, heard_at, token, version, verify_ca, managers, command }
     }
 }
 
 impl From<RamdiskRecord> for RamdiskContact {
     fn from(record: RamdiskRecord) -> RamdiskContact {
-        let RamdiskRecord { url, heard_at, token, version, verify_ca, managers } = record;
-        RamdiskContact { url, heard_at, token, version, verify_ca, managers }
+        let RamdiskRecord { url, heard_at, token, version, verify_ca, managers, command } = record;
+        RamdiskContact { url, heard_at, token, version, verify_ca, managers, command }
     }
 }
 

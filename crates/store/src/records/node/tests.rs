@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sabakan_domain::provision::{
     builtin,
     hardware::{Configuration, Volume},
-    node::{Operation, Phase, RamdiskContact, Wait, WaitOn, Work},
+    node::{Operation, Phase, RamdiskContact, Wait, WaitOn, WishOrigin, Work},
+    states::State,
 };
 use serde_json::json;
 
@@ -81,9 +82,20 @@ fn busy() -> Node {
             version: Some("13.0.0".into()),
             verify_ca: Some("PEM".into()),
             managers: BTreeMap::from([("generic".into(), json!("1.2"))]),
+            command: Some("ramdisk:deploy.erase_devices#1".into()),
         }),
         abort_by: Some("me".into()),
+        power_forced_by: Some("me".into()),
+        origin: None,
     });
+    let left = node.operation.clone().map(Box::new);
+    let origin = WishOrigin {
+        state: State::CleanFailed,
+        target: Some(State::Available),
+        last_error: Some("it broke".into()),
+        clear_up: left,
+    };
+    node.operation.as_mut().expect("work").origin = Some(origin);
     node
 }
 

@@ -51,8 +51,7 @@ pub(in crate::repo) async fn follow(
 /// The node that has a workload.
 pub(in crate::repo) async fn holder(store: &dyn Store, keys: &Keys, uuid: &str) -> Result<Option<Serial>, StoreError> {
     let Some(kv) = get_one(store, keys.instance(uuid)).await? else { return Ok(None) };
-    let name = Serial::new(String::from_utf8_lossy(&kv.value));
-    name.map(Some).map_err(|_| StoreError::Corrupt { place: kv.key, reason: "names no node".to_owned() })
+    Ok(Some(Serial::stored(String::from_utf8_lossy(&kv.value))))
 }
 
 /// [`follow`] where no workload ever comes: in the work on a node.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use sabakan_domain::{
+    machine::Machine,
     provision::{
         engine::Changed,
         ids::ChassisId,
@@ -41,6 +42,16 @@ pub enum Taken<R: std::error::Error + 'static> {
     Refused(R),
 }
 
+/// A node and its machine as a transaction wrote or found them. Answers are made from this: a read after the commit may fail, and the
+/// change is made all the same.
+#[derive(Debug, Clone)]
+pub struct WrittenNode {
+    /// The node.
+    pub node: Node,
+    /// Its machine; `None`: none is registered under its name.
+    pub machine: Option<Machine>,
+}
+
 /// Stores a new node, unless its name or its UUID is in use.
 pub async fn create(
     store: &dyn Store,
@@ -66,7 +77,8 @@ pub async fn create(
     change(store, plan).await
 }
 
-/// Changes what a node is described with, and its name if `decide` gives it another. `None` from `decide` writes nothing.
+/// Changes what a node is described with, and its name if `decide` gives it another; the node as it is then. `None` from `decide`
+/// writes nothing.
 pub async fn edit<R: std::error::Error + 'static>(
     store: &dyn Store,
     keys: &Keys,
@@ -74,12 +86,15 @@ pub async fn edit<R: std::error::Error + 'static>(
     name: &Serial,
     action: &'static str,
     decide: impl Fn(&Facts) -> Result<Option<Changed>, R>,
-) -> Result<Node, ChangeError<Taken<R>>> {
+) -> Result<WrittenNode, ChangeError<Taken<R>>> {
     let plan = || async {
         let read = read(store, keys, name).await?.ok_or(ChangeError::NotFound)?;
         let read = read.with_allocation(store, keys).await?;
         let decided = decide(&read.facts).map_err(|refusal| ChangeError::Refused(Taken::Refused(refusal)))?;
-        let Some(changed) = decided else { return Ok((Txn::default(), read.facts.node)) };
+        let Some(changed) = decided else {
+            let Facts { node, machine, .. } = read.facts;
+            return Ok((Txn::default(), WrittenNode { node, machine }));
+        };
         let mut txn = Txn { when: read.compares.clone(), then: vec![] };
         let mut node = changed.node;
         let mut detail = String::new();
@@ -89,9 +104,9 @@ pub async fn edit<R: std::error::Error + 'static>(
             move_to(store, keys, &mut txn, name, &mut node).await?;
         }
         let node = put(&mut txn, keys, node, &changed.rows);
-        super::move_machine(&mut txn, keys, read.machine.as_ref(), changed.machine, by.now);
+        let machine = super::move_machine(&mut txn, keys, read.machine.as_ref(), changed.machine, by.now);
         by.log(&mut txn, keys, act(name, action, detail));
-        Ok((txn, node))
+        Ok((txn, WrittenNode { node, machine }))
     };
     change(store, plan).await
 }

@@ -100,7 +100,7 @@ async fn call(store: &dyn Store, request: Request) -> bool {
         Request::Remove { machine } => machines::remove(store, &keys, &by, &serial(machine)).await.is_ok(),
         Request::Register { machine } => {
             let new = new_machine(&serial(machine));
-            machines::register(store, &keys, &by, &[new], OutsidePool::Refuse).await.is_ok()
+            machines::register(store, &keys, &by, &[new], OutsidePool::Refuse, |_| None).await.is_ok()
         }
         Request::Reseal => {
             let again = |_: &Serial, _: &DiskPath, sealed: &Bytes| Ok(Some(sealed.clone()));

@@ -5,7 +5,7 @@ use sabakan_domain::{
     lifecycle::{self, HealthState},
     provision::{
         builtin,
-        edges::EDGES,
+        edges::{EDGES, takes_back},
         node::{Node, Operation, Phase},
         states::{Kind, State},
         steps::Step,
@@ -122,7 +122,8 @@ impl Change<'_> {
         let Some(written) = &self.done.node else { return Ok(()) };
         let mut at = self.before.node.state;
         for row in &self.done.rows {
-            let arrow = EDGES.iter().any(|edge| edge.from == row.from && edge.destinations().contains(&row.to));
+            let arrow = EDGES.iter().any(|edge| edge.from == row.from && edge.destinations().contains(&row.to))
+                || takes_back(row.from, row.to);
             claim!(row.from == at && (arrow || row.from == row.to), "the history is no path: {row:?} from {at}");
             at = row.to;
         }

@@ -99,6 +99,7 @@ const OFFERED: Offered<'static> = Offered {
     out_of_band: &[StepSpec { abortable: true, ..spec(Interface::Raid, "erase", Place::OutOfBand, 50) }],
     ramdisk: &[StepSpec { idempotent: true, ..spec(Interface::Deploy, "wipe", Place::InBand, 99) }],
     inspects_in_band: false,
+    driver: None,
 };
 
 const WORKER: &str = "worker";
@@ -223,7 +224,7 @@ impl Clients {
         let request = Request { verb, steps, disable_ramdisk: false, operation, by: by_name, at: NOW };
         let decide = |facts: &Facts| -> Result<Option<(Changed, String)>, Refused> {
             check_unlocked(facts)?;
-            let changed = accept::accept(&facts.node, &request, machine_of(facts), OFFERED, &self.options);
+            let changed = accept::accept(&facts.node, &request, machine_of(facts), true, OFFERED, &self.options);
             let mut changed = changed.map_err(|_| Refused)?;
             self.broken.accepts(verb, &mut changed);
             Ok(Some((changed, String::new())))
@@ -264,7 +265,7 @@ impl Clients {
 
 fn register(desk: &Desk) {
     let new = new_machine(&serial());
-    desk.run(machines::register(desk, &names(), &by(), &[new], OutsidePool::Refuse));
+    desk.run(machines::register(desk, &names(), &by(), &[new], OutsidePool::Refuse, |_| None));
 }
 
 fn outcome(went: Went) -> Option<Outcome> {

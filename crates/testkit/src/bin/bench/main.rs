@@ -1,5 +1,5 @@
 //! The benchmarks of the product, as a table:
-//! `cargo xtask bench [store] [changes] [fleet] [scrape] [search] [provision] [plan] [ironic]`. Programs, not timed tests: the machines
+//! `cargo xtask bench [store] [changes] [fleet] [memory] [scrape] [search] [provision] [plan] [ironic]`. Programs, not timed tests: the machines
 //! they run on are shared and noisy, so what depends on the disk is given as a ratio to what the same disk did in the same minute.
 //!
 //! Exits with an error when something could not be measured. A missed target is marked in the table and is no error: whether the
@@ -11,6 +11,7 @@ mod client;
 mod fleet;
 mod ironic;
 mod machine;
+mod memory;
 mod plan;
 mod provision;
 mod scrape;
@@ -22,7 +23,7 @@ use anyhow::bail;
 use table::Row;
 
 /// The benchmarks, in the order they run.
-const NAMES: [&str; 8] = ["store", "changes", "fleet", "scrape", "search", "provision", "plan", "ironic"];
+const NAMES: [&str; 9] = ["store", "changes", "fleet", "memory", "scrape", "search", "provision", "plan", "ironic"];
 
 fn main() -> anyhow::Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +40,9 @@ fn main() -> anyhow::Result<()> {
     }
     if chosen("fleet") {
         rows.extend(fleet::run()?);
+    }
+    if chosen("memory") {
+        rows.extend(memory::run()?);
     }
     if chosen("scrape") {
         rows.extend(scrape::run()?);

@@ -1,6 +1,11 @@
 //! What people ask of the cluster over HTTP: documents are checked whole, plans are shown with their reasons, nothing is changed by
 //! looking.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use sabakan_domain::access::AllowedNetworks;
 use sabakan_testkit::{
     Backend, TestServer, fixtures,
@@ -17,6 +22,34 @@ on_both_stores!(
     what_blocks_comes_with_what_helps,
     a_configuration_by_hand_keeps_to_the_constraints,
 );
+
+#[test]
+fn a_bomb_of_aliases_is_refused_at_once_and_keeps_nobody_waiting() {
+    let server = TestServer::start(Backend::Embedded);
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let items = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+    }
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for path in ["/api/v1/cluster/configuration", "/api/v1/cluster/template"] {
+                    let answer = put(&server, path, YAML, &bomb);
+                    assert_eq!(answer.status, 400, "{}", answer.body);
+                    assert!(answer.error().contains("has more than 50000 values"), "{}", answer.error());
+                }
+            });
+        }
+        let answer = get(&server, "/version");
+        assert_eq!(answer.status, 200);
+    });
+    let large = put(&server, "/api/v1/cluster/configuration", YAML, &"# nothing\n".repeat(500_000));
+    assert_eq!(large.status, 400, "{}", large.body);
+    assert!(large.error().contains("at most 4194304 are read as YAML"), "{}", large.error());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const YAML: (&str, &str) = ("content-type", "application/yaml");

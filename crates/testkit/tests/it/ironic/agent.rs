@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use proptest::{prelude::*, test_runner::TestRunner};
+use sabakan_domain::provision::power::PowerState;
 use sabakan_testkit::{
     Backend,
     agent::{Given, StandInAgent},
@@ -215,6 +216,75 @@ fn a_step_that_fails_in_the_ramdisk_fails_the_cleaning() {
     let error = failed["last_error"].as_str().expect("a reason");
     assert!(error.contains("erase_devices_metadata") && error.contains("it burns"), "{error}");
     assert_eq!(failed["fault"], "clean failure");
+}
+
+/// Why a node waits, as `nodes show` has it.
+fn waits_for(api: &Api, id: &str) -> String {
+    api.get(&format!("/v1/nodes/{id}/sabakan"))["waiting"]["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A node whose agent erases a disk when somebody aborts the cleaning.
+fn aborted_while_erasing(api: &Api, agent: &StandInAgent) -> String {
+    let (id, call) = cleaning(api, agent, "a-1", MAC);
+    assert_eq!(insist(api, "POST", &format!("/v1/heartbeat/{id}"), &call).status, 202);
+    wait_for_commands(agent, 2);
+    wait_until(api, &id, "clean wait");
+    assert_eq!(api.get(&format!("/v1/nodes/{id}"))["power_state"], "power on", "the ramdisk runs");
+    assert_eq!(
+        insist(api, "PUT", &format!("/v1/nodes/{id}/states/provision"), &json!({ "target": "abort" })).status,
+        202
+    );
+    wait_for("clearing up to wait for the agent", WORK_MAX, || {
+        waits_for(api, &id).contains("still runs").then_some(())
+    });
+    id
+}
+
+#[test]
+fn a_machine_whose_agent_runs_a_command_keeps_its_power() {
+    on_both(|backend| {
+        let (rack, api) = rack(backend);
+        let agent = StandInAgent::start();
+        let id = aborted_while_erasing(&api, &agent);
+        let node = api.get(&format!("/v1/nodes/{id}"));
+        assert_eq!((&node["provision_state"], &node["power_state"]), (&json!("clean failed"), &json!("power on")));
+        assert_eq!(rack.fleet.power("a-1"), PowerState::On, "its disk is being erased");
+        let text = waits_for(&api, &id);
+        assert!(text.contains("execute_clean_step") && text.contains("--force"), "{text}");
+        let power = format!("/v1/nodes/{id}/states/power");
+        let refused = insist_on(&api, &power, &json!({ "target": "power off" }), 409);
+        assert!(refused.contains("still runs execute_clean_step") && refused.contains("force"), "{refused}");
+        assert_eq!(rack.fleet.power("a-1"), PowerState::On);
+        agent.finish("SUCCEEDED");
+        wait_for("the power to go", WORK_MAX, || (rack.fleet.power("a-1") == PowerState::Off).then_some(()));
+        wait_for("nothing to be left", WORK_MAX, || waits_for(&api, &id).is_empty().then_some(()));
+    });
+}
+
+#[test]
+fn only_force_switches_off_a_machine_whose_agent_runs_a_command() {
+    let (rack, api) = rack(Backend::Embedded);
+    let agent = StandInAgent::start();
+    let id = aborted_while_erasing(&api, &agent);
+    let power = format!("/v1/nodes/{id}/states/power");
+    api.ask("PUT", &power, &json!({ "target": "rebooting", "force": true }), 400);
+    api.ask("PUT", &power, &json!({ "target": "power off", "force": "perhaps" }), 400);
+    insist_on(&api, &power, &json!({ "target": "power off", "force": true }), 202);
+    wait_for("the power to go", WORK_MAX, || (rack.fleet.power("a-1") == PowerState::Off).then_some(()));
+    let history = api.get(&format!("/v1/nodes/{id}/history?detail=true")).to_string();
+    assert!(history.contains("cutting it now is forced"), "{history}");
+}
+
+/// Sends to a node that somebody may hold at the moment, and insists on a status.
+fn insist_on(api: &Api, path: &str, body: &Value, status: u16) -> String {
+    wait_for(&format!("{status} for {body}"), WORK_MAX, || {
+        let answer = api.send("PUT", path, &body.to_string());
+        let locked = answer.status == 409 && answer.body.contains("is locked by");
+        (!locked).then(|| {
+            assert_eq!(answer.status, status, "{}", answer.body);
+            answer.body
+        })
+    })
 }
 
 #[test]

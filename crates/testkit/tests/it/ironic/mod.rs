@@ -8,6 +8,7 @@ mod clients;
 mod nodes;
 mod ours;
 mod ports;
+mod promises;
 mod recipes;
 mod replay;
 

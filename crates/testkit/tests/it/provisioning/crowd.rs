@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::SignedDuration;
 use sabakan_domain::{
     provision::{
+        node::Node,
+        running,
         states::{Kind, State},
         verbs::Verb,
     },
@@ -115,16 +117,31 @@ fn settle(rack: &Rack) -> BTreeMap<String, Shown> {
         if left.is_empty() {
             return Some(nodes.into_iter().map(|shown| (shown.node.name.to_string(), shown)).collect());
         }
-        let hopeless = |shown: &&Shown| shown.node.state.kind() == Kind::Waiting && is_broken(shown.node.name.as_str());
+        // Those that failed may wait until their silent ramdisk counts as gone, so that its power may be cut.
+        let waits = |node: &Node| node.state.kind() == Kind::Waiting || running::postponed(node).is_some();
+        let hopeless = |shown: &&Shown| waits(&shown.node) && is_broken(shown.node.name.as_str());
         let seen: Vec<_> = left.iter().map(|shown| (shown.node.name.clone(), shown.node.history.1)).collect();
         still = if left.iter().all(hopeless) && seen == last { still + 1 } else { 0 };
         last = seen;
         if still > 3 {
             rack.server.clock.advance(SignedDuration::from_secs(31 * 60));
+            left.iter().filter(|shown| runs_for_ever(&shown.node)).for_each(|shown| insist(rack, &shown.node.name));
             still = 0;
         }
         None
     })
+}
+
+/// Whether the work has failed and only the power is still there, because the ramdisk says that it runs a command.
+fn runs_for_ever(node: &Node) -> bool {
+    node.state.kind() == Kind::Failed && running::postponed(node).is_some_and(|wait| wait.reason.contains("still runs"))
+}
+
+/// No time runs out there: a person has to say that the power may be cut.
+fn insist(rack: &Rack, name: &Serial) {
+    let forced = rack.server.block_on(rack.server.nodes().force_power_off(&operator(), name, None));
+    // A worker that asks its ramdisk again at this moment holds the lock; the next look comes.
+    forced.map(drop).unwrap_or_else(|error| eprintln!("{name}: {error}"));
 }
 
 fn is_broken(serial: &str) -> bool {

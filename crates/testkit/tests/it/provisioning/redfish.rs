@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sabakan::provisioning::ProvisioningConfig;
 use sabakan_domain::provision::{
+    promises::CleaningExtent,
     states::{Kind, State},
     verbs::Verb,
 };
@@ -41,7 +42,11 @@ fn the_whole_chain_through_a_redfish_emulator() {
         settings: settings.values.clone(),
         secrets: settings.secrets.clone(),
     };
-    let adjust = |config: &mut ProvisioningConfig| config.bmc_types = vec![rule];
+    let adjust = |config: &mut ProvisioningConfig| {
+        config.bmc_types = vec![rule];
+        // No agent runs on the emulator's machine that could erase its disks.
+        config.rules.cleaning = CleaningExtent::KeysOnly;
+    };
     let rack = Rack::start_with(Backend::Embedded, FleetConfig::instant(), adjust);
     rack.server.client().create_machines(&[fixtures::machine("r1", 0, "worker")]).expect("registered");
     let power = || sushy.look(&system.path())["PowerState"].as_str().map(str::to_owned);

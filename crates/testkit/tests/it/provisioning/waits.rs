@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use sabakan_domain::{
     provision::{
         node::{Fault as NodeFault, Severity},
+        power::PowerTarget,
         states::State,
         steps::Interface,
         verbs::Verb,
@@ -17,6 +18,7 @@ use sabakan_service::Asked;
 use sabakan_testkit::{
     Backend,
     rack::{Rack, WORK_MAX, operator},
+    raw::request,
     wait_for,
 };
 use serde_json::json;
@@ -27,6 +29,7 @@ on_both_stores!(
     a_ramdisk_that_never_calls_ends_each_waiting_state,
     maintenance_stops_the_clock,
     work_that_nobody_takes_ends,
+    without_a_worker_a_wish_is_told_and_taken_back,
     what_is_wrong_with_a_controller_is_said
 );
 
@@ -117,11 +120,48 @@ fn work_that_nobody_takes_ends(backend: Backend) {
     rack.register(&["s1"]);
     rack.ask("s1", Verb::Manage).expect("accepted");
     let waiting = rack.node("s1").waiting.expect("a reason");
-    assert!(waiting.reason.contains("free worker"), "{waiting:?}");
+    assert!(waiting.reason.contains("no server does provisioning work"), "{waiting:?}");
     rack.server.clock.advance(SignedDuration::from_hours(5));
     let _late = rack.conductor("late", |_| {});
     assert_eq!(end(&rack, "s1"), State::VerifyFailed);
     assert_eq!(rack.fleet.calls("s1").total, 0, "nothing was begun after the end");
+}
+
+fn without_a_worker_a_wish_is_told_and_taken_back(backend: Backend) {
+    let rack = Rack::start_with(backend, FleetConfig::instant(), |config| config.conductor = None);
+    rack.register(&["s1"]);
+    let part = || {
+        let answer = request(&rack.server.url(), "GET", "/health", &[], b"");
+        assert_eq!(answer.status, 200, "everything else works: {}", answer.body);
+        let parts = answer.json()["parts"].as_array().cloned().unwrap_or_default();
+        let part = parts.into_iter().find(|part| part["name"] == "provisioning").expect("it is looked at");
+        part["reason"].as_str().map(str::to_owned)
+    };
+    assert_eq!(part(), None, "nothing waits");
+    rack.ask("s1", Verb::Manage).expect("accepted");
+    let told = rack.node("s1").waiting.expect("a reason").reason;
+    assert!(told.contains("no server does provisioning work") && told.contains("sabactl nodes abort"), "{told}");
+    let sick = part().expect("a reason");
+    assert!(sick.contains("no server does provisioning work") && sick.contains("1 nodes"), "{sick}");
+
+    rack.ask("s1", Verb::Abort).expect("taken back");
+    let node = rack.node("s1").node;
+    assert_eq!((node.state, node.target, &node.operation), (State::Enroll, None, &None));
+    let rows = history(&rack, "s1");
+    let last = rows.last().expect("history");
+    assert!(last.text.contains("taken back") && last.by == operator().name, "{last:?}");
+    assert_eq!(part(), None);
+    rack.ask("s1", Verb::Abort).expect_err("nothing is left to take back");
+
+    // A power change is a wish as well.
+    let (nodes, name) = (rack.server.nodes(), Serial::new("s1").expect("a serial"));
+    rack.server.block_on(nodes.set_power(&operator(), &name, PowerTarget::On, None)).expect("accepted");
+    rack.ask("s1", Verb::Abort).expect("taken back");
+    assert_eq!(rack.node("s1").node.power.action, None);
+    // Later somebody does the work, and nothing that was taken back happens.
+    let _late = rack.conductor("late", |_| {});
+    rack.ask("s1", Verb::Manage).expect("accepted");
+    assert_eq!(end(&rack, "s1"), State::Manageable);
 }
 
 fn what_is_wrong_with_a_controller_is_said(backend: Backend) {

@@ -158,9 +158,11 @@ fn bounds_hold_and_a_small_group_does_not_wait_for_a_large_one() {
         rack.server.block_on(nodes.edit(&operator(), &name, "edit", grouped)).expect("edited");
     }
     large.iter().chain(&small).for_each(|name| rack.ask(name, Verb::Manage).expect("accepted"));
-    let waiting = rack.node(&large[39]).waiting.expect("a reason");
-    assert!(waiting.reason.contains("other nodes with verify work are before it"), "{waiting:?}");
     let _conductor = rack.conductor("c", |options| options.capacity = capacity);
+    wait_for("the last one to say how many are before it", WORK_MAX, || {
+        let waiting = rack.node(&large[39]).waiting?;
+        waiting.reason.contains("other nodes with verify work are before it").then_some(())
+    });
     let (mut most, mut most_large) = (0, 0);
     let large_left = wait_for("the small group", WORK_MAX, || {
         let nodes = list(&rack);

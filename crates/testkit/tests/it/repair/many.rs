@@ -31,7 +31,11 @@ use sabakan_store::{
         repairs::{self, Under},
     },
 };
-use sabakan_testkit::{Backend, TestServer, client::RepairSweep, etcd::Etcd};
+use sabakan_testkit::{
+    Backend, TestServer,
+    client::RepairSweep,
+    etcd::{Etcd, EtcdOptions},
+};
 
 use super::LONG;
 
@@ -141,16 +145,13 @@ fn all_that_ended_are_deleted(backend: Backend) {
 }
 
 #[test]
-fn an_etcd_that_takes_little_at_once_is_asked_for_less() {
-    let server = TestServer::start_on(Some(Arc::new(Etcd::start())), |config| {
+fn an_etcd_that_takes_few_operations_is_sent_nested_ones() {
+    let etcd = Etcd::start_with(&EtcdOptions { max_txn_ops: Some(16), ..EtcdOptions::default() });
+    let server = TestServer::start_on(Some(Arc::new(etcd)), |config| {
         let StoreConfig::Etcd(settings) = &mut config.store else { panic!("not on etcd") };
         settings.max_txn_ops = 16;
     });
-    let queue = Queue::of(server);
-    // The lead is compared besides what belongs to each entry.
-    let at_once = (queue.store.limits().ops_max - 1) / 2;
-    assert!((2..8).contains(&at_once), "{at_once}");
-    delete_all(&queue, 2 * at_once + 1, at_once);
+    delete_all(&Queue::of(server), 2 * AT_ONCE + 1, AT_ONCE);
 }
 
 /// Deletes all entries that have ended, and takes them out of the queue as the server that leads does.

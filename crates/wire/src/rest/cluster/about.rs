@@ -128,7 +128,7 @@ pub fn constraints_from_input(document: &Value) -> Result<Vec<(String, u32)>, Ve
     };
     let (mut values, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in members {
-        let number = value.as_i64().and_then(|number| i32::try_from(number).ok()).and_then(|n| u32::try_from(n).ok());
+        let number = whole(value).and_then(|number| i32::try_from(number).ok()).and_then(|n| u32::try_from(n).ok());
         if !Constraints::NAMES.contains(&name.as_str()) {
             problems.push(Problem::new(name, UnknownConstraint(name.clone()).to_string()));
         } else if let Some(number) = number {
@@ -138,6 +138,16 @@ pub fn constraints_from_input(document: &Value) -> Result<Vec<(String, u32)>, Ve
         }
     }
     if problems.is_empty() { Ok(values) } else { Err(problems) }
+}
+
+/// A whole number. 5.0 is one as well, however somebody's library writes it.
+fn whole(value: &Value) -> Option<i64> {
+    // Far below where numbers with a fraction skip whole ones.
+    let float = || {
+        let whole = value.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15)?;
+        format!("{whole:.0}").parse().ok()
+    };
+    value.as_i64().or_else(float)
 }
 
 /// Why a machine is, or is not, in the cluster.

@@ -9,7 +9,9 @@ fn constraints_tell_all_that_is_wrong() {
     let read = |document: serde_json::Value| {
         constraints_from_input(&document).map_err(|problems| problems.into_iter().map(|p| p.path).collect::<Vec<_>>())
     };
-    assert_eq!(read(json!({ "minimum-workers": 3 })), Ok(vec![("minimum-workers".to_owned(), 3)]));
+    for three in [json!(3), json!(3.0)] {
+        assert_eq!(read(json!({ "minimum-workers": three })), Ok(vec![("minimum-workers".to_owned(), 3)]));
+    }
     assert_eq!(read(json!({})), Ok(Vec::new()));
     for wrong in [json!(3), json!([]), json!(null), json!("minimum-workers")] {
         assert_eq!(read(wrong), Err(vec![String::new()]));

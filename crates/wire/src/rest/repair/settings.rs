@@ -54,11 +54,19 @@ pub fn settings_from_input(document: &Value) -> Result<Vec<(String, String)>, Ve
     if problems.is_empty() { Ok(values) } else { Err(problems) }
 }
 
+fn is_label(name: &str) -> bool {
+    [Setting::PowerDomainLabel, Setting::VersionLabel].iter().any(|setting| setting.as_str() == name)
+}
+
 /// A value as settings are written.
 fn written(name: &str, value: &Value) -> Result<String, Problem> {
     let scalar = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        // 5.0 is a whole number, however somebody's library writes it.
+        Value::Number(number) => Some(match number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15) {
+            Some(whole) if !number.is_u64() => format!("{whole:.0}"),
+            _ => number.to_string(),
+        }),
         Value::Bool(truth) => Some(truth.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
@@ -66,6 +74,8 @@ fn written(name: &str, value: &Value) -> Result<String, Problem> {
         Value::Array(items) if name == Setting::WindowsMinutes.as_str() => {
             items.iter().map(scalar).collect::<Option<Vec<_>>>().map(|items| items.join(","))
         }
+        // 5 is a text that labels are called by, and never meant as one.
+        value if is_label(name) => value.as_str().map(str::to_owned),
         value => scalar(value),
     };
     text.ok_or_else(|| Problem::new(name, "must be a text, a number or a truth value"))

@@ -162,7 +162,7 @@ fn a_reason_need_not_be_given() {
 #[test]
 fn settings_are_read_in_every_way_people_write_them_and_all_that_is_wrong_is_told() {
     let document = json!({
-        "guard": false, "observe-seconds": 60, "chance": 0.001, "windows-minutes": [10, 60], "stale-after-hours": "24",
+        "guard": false, "observe-seconds": 60.0, "chance": 0.001, "windows-minutes": [10, 60], "stale-after-hours": "24",
     });
     let mut values = settings_from_input(&document).expect("good");
     values.sort();
@@ -177,9 +177,18 @@ fn settings_are_read_in_every_way_people_write_them_and_all_that_is_wrong_is_tol
     assert_eq!(values, expected);
     let bad = json!({
         "guard": "maybe", "observe-seconds": -1, "observe": 1, "chance": [0.1], "windows-minutes": [[1]], "group-least": null,
-        "version-label": { "a": 1 }, "stale-after-hours": 24,
+        "version-label": { "a": 1 }, "power-domain-label": 5, "stale-after-hours": 24,
     });
-    let expected = ["chance", "group-least", "guard", "observe", "observe-seconds", "version-label", "windows-minutes"];
+    let expected = [
+        "chance",
+        "group-least",
+        "guard",
+        "observe",
+        "observe-seconds",
+        "power-domain-label",
+        "version-label",
+        "windows-minutes",
+    ];
     assert_eq!(places(settings_from_input(&bad)), expected);
     assert_eq!(places(settings_from_input(&json!([]))), [""]);
     let shown = settings_json(&RepairSettings::default().with("group-least", "5").expect("good"));
