@@ -46,11 +46,14 @@ struct Seen {
     armed: BTreeMap<String, (usize, Death)>,
     commits: BTreeMap<String, usize>,
     frozen: BTreeSet<String>,
+    /// Frozen while their last commit is still on its way: to be killed now would take it back.
+    committing: BTreeSet<String>,
     unanswered: BTreeMap<String, usize>,
     /// Commits that were under way when their machine froze.
     late: Vec<Txn>,
     /// Locks written: machine and value.
     locks: Vec<(String, Vec<u8>)>,
+    leases: Vec<LeaseId>,
 }
 
 impl CrashStore {
@@ -78,14 +81,23 @@ impl CrashStore {
         self.seen().commits.get(serial).copied().unwrap_or(0)
     }
 
-    /// Whether a machine's turn has come.
+    /// Whether a machine's turn has come, and its last commit is made if it was to be made.
     pub fn is_frozen(&self, serial: &str) -> bool {
-        self.seen().frozen.contains(serial)
+        let seen = self.seen();
+        seen.frozen.contains(serial) && !seen.committing.contains(serial)
     }
 
     /// From now on nothing is answered.
     pub fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends every lease that was granted here, as the store does by itself some time after their holder died.
+    pub async fn expire_leases(&self) {
+        let leases = std::mem::take(&mut self.seen().leases);
+        for lease in leases {
+            self.inner.revoke_lease(lease).await.expect("a lease ends");
+        }
     }
 
     /// Commits that were under way when their machine froze: packets that may arrive at any time.
@@ -121,8 +133,9 @@ impl CrashStore {
             return None;
         }
         seen.frozen.insert(serial.to_owned());
-        if death == Death::Before {
-            seen.late.push(txn.clone());
+        match death {
+            Death::Before => seen.late.push(txn.clone()),
+            Death::After => drop(seen.committing.insert(serial.to_owned())),
         }
         Some(death)
     }
@@ -180,6 +193,7 @@ impl Store for CrashStore {
                 self.seen().locks.push((serial.clone(), lock));
             }
             if fate == Some(Death::After) {
+                self.seen().committing.remove(&serial);
                 pending::<()>().await;
             }
             if self.seen().is_unanswered(&serial) {
@@ -218,7 +232,9 @@ impl Store for CrashStore {
     fn grant_lease(&self, ttl: Duration) -> StoreFuture<'_, LeaseId> {
         Box::pin(async move {
             self.alive(None).await;
-            self.inner.grant_lease(ttl).await
+            let lease = self.inner.grant_lease(ttl).await?;
+            self.seen().leases.push(lease);
+            Ok(lease)
         })
     }
 
@@ -232,7 +248,9 @@ impl Store for CrashStore {
     fn revoke_lease(&self, lease: LeaseId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.alive(None).await;
-            self.inner.revoke_lease(lease).await
+            self.inner.revoke_lease(lease).await?;
+            self.seen().leases.retain(|granted| *granted != lease);
+            Ok(())
         })
     }
 

@@ -10,7 +10,7 @@ use sabakan_service::{
     tasks,
 };
 use sabakan_store::keys::Keys;
-use tokio::task::AbortHandle;
+use tokio::{runtime::Handle, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{TestServer, crash::CrashStore};
@@ -18,8 +18,8 @@ use crate::{TestServer, crash::CrashStore};
 /// How often one looks when nothing changes: a test can wait for it.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Long enough that a busy machine does not lose it, short enough to be waited for.
-const LEASE: Duration = Duration::from_secs(3);
+/// Longer than any pause of a busy machine. Nobody waits for its end: [`Lone::kill`] ends it.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// A task that belongs to no server.
 pub struct Lone<T> {
@@ -29,6 +29,7 @@ pub struct Lone<T> {
     pub service: Arc<T>,
     stop: CancellationToken,
     running: AbortHandle,
+    runtime: Handle,
 }
 
 /// Starts a planner of the cluster on the store of a server that does not plan itself. It waits for nothing longer than a test can.
@@ -63,22 +64,24 @@ where
     let store = CrashStore::new(server.store());
     prepare(&store);
     let (config, clock, stop) = (server.config(), server.clock.clone(), CancellationToken::new());
-    let (service, running) = server.block_on(async {
+    let (service, running, runtime) = server.block_on(async {
         let keys = Keys::new(&config.etcd_prefix, &config.states_prefix);
         let on = Foundation::open(store.clone(), keys, clock, OutsidePool::Refuse, name.to_owned()).await;
         let on = Arc::new(on.expect("the store opens"));
         let service = Arc::new(make(Arc::clone(&on)));
         let running = tokio::spawn(run(on, Arc::clone(&service), stop.clone()));
-        (service, running.abort_handle())
+        (service, running.abort_handle(), Handle::current())
     });
-    Lone { store, service, stop, running }
+    Lone { store, service, stop, running, runtime }
 }
 
 impl<T> Lone<T> {
-    /// Ends it as a crash would: nothing is answered any more, its commands die with it, its lease runs out by itself.
+    /// Ends it as a crash would: nothing is answered any more, and its commands die with it. Its lease runs out at once, so that no test
+    /// waits for it; that leases run out by themselves is in the conformance suite of the stores.
     pub fn kill(&self) {
         self.store.kill();
         self.running.abort();
+        self.runtime.block_on(self.store.expire_leases());
     }
 
     /// Tells it to stop; whether it has.

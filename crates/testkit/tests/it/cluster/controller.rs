@@ -87,6 +87,14 @@ fn control_planes(server: &TestServer, cluster: &Cluster) -> BTreeSet<IpAddr> {
     configuration.map(|configuration| configuration.control_planes()).unwrap_or_default()
 }
 
+fn wait_for_leader(server: &TestServer, is_meant: impl Fn(&str) -> bool) {
+    let cluster = server.cluster();
+    wait_for("the lead to be taken", LONG, || {
+        let status = server.block_on(cluster.status()).expect("a status");
+        status.leader.as_deref().is_some_and(&is_meant).then_some(())
+    });
+}
+
 /// Waits until the cluster has three control planes, all of them machines that are healthy.
 fn wait_for_healthy(server: &TestServer, cluster: &Cluster, unhealthy: Option<IpAddr>) -> BTreeSet<IpAddr> {
     wait_for("three healthy control planes", LONG, || {
@@ -108,6 +116,7 @@ fn a_planner_that_dies_at_any_commit_is_followed_by_another(backend: Backend) {
         for nth in 1..=2 {
             let server = server(backend);
             let first = lone::planner(&server, "one", |store| store.arm(CLUSTER, nth, death));
+            wait_for_leader(&server, |leader| leader == "one");
             ask(&server, &first.service);
             // Those that wait for the lead look on meanwhile.
             let others = ["two", "three"].map(|name| lone::planner(&server, name, |_| {}));
@@ -123,11 +132,7 @@ fn a_planner_that_dies_at_any_commit_is_followed_by_another(backend: Backend) {
             wait_for("the first to come to its commit", LONG, || first.store.is_frozen(CLUSTER).then_some(()));
             first.kill();
             wait_for_healthy(&server, watcher, broken);
-            let status = wait_for("somebody else to lead", LONG, || {
-                let status = server.block_on(watcher.status()).expect("a status");
-                status.leader.clone().filter(|leader| leader != "one").map(|_| status)
-            });
-            assert!(["two", "three"].contains(&status.leader.as_deref().unwrap_or_default()));
+            wait_for_leader(&server, |leader| ["two", "three"].contains(&leader));
             let plans = chain(&server, watcher);
             let mut expected = vec![Operation::New];
             expected.extend(broken.map(|_| Operation::ReplaceControlPlane));
