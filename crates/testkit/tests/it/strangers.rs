@@ -147,7 +147,8 @@ fn idle_http2_connections_lock_nobody_out() {
         (config.connections.connections_max, config.connections.per_address) = (Some(64), Some(48));
     });
     let https = SocketAddr::new(own_address(), port(&server.https_url("localhost")));
-    let idle: Vec<_> = (0..100).map(|_| IdleHttp2::open(https, &server.certificate()).expect("connected")).collect();
+    let stranger = IdleHttp2::new(https, &server.certificate()).expect("a certificate");
+    let idle: Vec<_> = (0..100).map(|_| stranger.open().expect("connected")).collect();
     wait_for("the stranger to be back at its share", PATIENCE, || {
         (metric(&server, "sabakan_http_connections ") <= 49.0).then_some(())
     });
@@ -165,7 +166,8 @@ fn idle_http2_connections_lock_nobody_out() {
 fn an_http2_connection_without_a_request_is_closed() {
     let server = open_to_all(|config| config.connections.idle_max = Duration::from_millis(300));
     let https = SocketAddr::new(own_address(), port(&server.https_url("localhost")));
-    let frames = IdleHttp2::open(https, &server.certificate()).expect("connected").until_closed();
+    let stranger = IdleHttp2::new(https, &server.certificate()).expect("a certificate");
+    let frames = stranger.open().expect("connected").until_closed();
     let goaway = frames.windows(4).any(|bytes| bytes == [8, 7, 0, 0]) || frames.windows(2).any(|bytes| bytes == [7, 0]);
     assert!(goaway, "it is told so first: {frames:?}");
 }

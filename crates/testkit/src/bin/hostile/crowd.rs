@@ -1,5 +1,5 @@
 //! The crowds, and the part of the program that runs in the namespace: it opens its sockets, says `ready`, and goes home when its
-//! standard input ends or its time is over.
+//! standard input ends or its time is over. Its last line says how it fared.
 
 use std::{
     io::Read as _,
@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
-use sabakan_testkit::hostile::{Crowd, IdleHttp2, SlowRequest};
+use anyhow::{Context as _, bail, ensure};
+use sabakan_testkit::hostile::{Crowd, IdleHttp2, SlowRequest, Tally};
 
 /// How long a crowd stays at most.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
-/// How often a slow sender sends a byte.
-const DRIP_EVERY: Duration = Duration::from_secs(2);
+/// How often each member of a crowd sends a byte, answers a ping, or comes back after it was thrown out.
+const ROUND: Duration = Duration::from_secs(2);
 
 /// Connections of those who are merely there: as many as locked everybody out once.
 const IDLE: usize = 4_095;
@@ -89,27 +89,23 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     sabakan::http::raise_open_files();
     let crowd = match kind {
-        Kind::SlowBodies => Some(Crowd::start(slow_bodies(&targets), DRIP_EVERY)),
-        Kind::SlowHeaders => Some(Crowd::start(vec![SlowRequest::headers(targets.http); 1_000], DRIP_EVERY)),
-        Kind::IdleHttp1 => Some(Crowd::start(vec![SlowRequest::idle(targets.http); IDLE], DRIP_EVERY)),
-        Kind::IdleHttp2 => None,
+        Kind::SlowBodies => Crowd::start(slow_bodies(&targets), ROUND),
+        Kind::SlowHeaders => Crowd::start(vec![SlowRequest::headers(targets.http); 1_000], ROUND),
+        Kind::IdleHttp1 => Crowd::start(vec![SlowRequest::idle(targets.http); IDLE], ROUND),
+        Kind::IdleHttp2 => Crowd::start(vec![IdleHttp2::new(targets.https, &targets.certificate)?; IDLE], ROUND),
     };
-    // Those whom the server throws out again are part of it.
-    let open = |_| IdleHttp2::open(targets.https, &targets.certificate).ok();
-    let idle: Vec<_> = if kind == Kind::IdleHttp2 { (0..IDLE).filter_map(open).collect() } else { Vec::new() };
-    if let Some(crowd) = &crowd {
-        crowd.wait_until_open();
-    }
+    crowd.wait_until_open();
     println!("ready");
-    let (ended, end) = mpsc::channel();
+    let (ended, end) = mpsc::channel::<()>();
     thread::spawn(move || {
         // Its end is all there is to learn from it.
         let _ended = std::io::stdin().read_to_end(&mut Vec::new());
         drop(ended);
     });
-    let end: Result<(), RecvTimeoutError> = end.recv_timeout(TIME_MAX);
-    let thrown_out = crowd.as_ref().map_or(0, Crowd::thrown_out);
-    eprintln!("{word}: {end:?}, {thrown_out} thrown out, {} idle HTTP/2 connections opened", idle.len());
+    let end = end.recv_timeout(TIME_MAX);
+    ensure!(end == Err(RecvTimeoutError::Disconnected), "nobody sent the crowd home within {TIME_MAX:?}");
+    let Tally { open, came, thrown_out } = crowd.tally();
+    println!("{open} {came} {thrown_out}");
     Ok(())
 }
 

@@ -17,10 +17,12 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use crowd::{Kind, Targets};
 use namespace::Namespace;
-use sabakan_testkit::{fixtures, process::Process, raw};
+use sabakan_testkit::{fixtures, hostile::Tally, process::Process, raw};
 
-/// Changes that are timed in each phase.
-const CHANGES: usize = 300;
+/// Changes that are timed in each phase, one each [`PACE`]: 45 seconds, longer than the server bears with anybody who is slow, so that
+/// the crowd is thrown out and comes back meanwhile.
+const CHANGES: usize = 450;
+const PACE: Duration = Duration::from_millis(100);
 
 /// What the product promises: the slowest change in a hundred takes at most this many times as long as in peace.
 const RATIO_MAX: f64 = 5.0;
@@ -48,18 +50,20 @@ fn measure() -> anyhow::Result<()> {
     let server = Process::start(&program, &data, listeners);
     let targets = targets(&data)?;
     let url = server.url();
-    timed(&url)?;
-    println!("| hostile clients | before: p50 / p99 / max | during | after | p99 during / before | met |");
-    println!("| --- | --- | --- | --- | --- | --- |");
+    println!(
+        "| hostile clients | before: p50 / p99 / max | during | after | p99 during / before | met | came / thrown out / there at the end |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for kind in Kind::ALL {
         let before = timed(&url)?;
         let crowd = namespace.send(kind, &targets)?;
         let during = timed(&url)?;
-        drop(crowd);
+        let Tally { open, came, thrown_out } = crowd.send_home()?;
         let after = timed(&url)?;
         let ratio = during.p99 / before.p99;
         let met = if ratio <= RATIO_MAX { "yes" } else { "**no**" };
-        println!("| {} | {before} | {during} | {after} | {ratio:.1} × | {met} |", kind.text());
+        let crowd = format!("{came} / {thrown_out} / {open}");
+        println!("| {} | {before} | {during} | {after} | {ratio:.1} × | {met} | {crowd} |", kind.text());
     }
     let status = server.terminate();
     ensure!(status.success(), "the server ended with {status}");
@@ -94,11 +98,14 @@ impl std::fmt::Display for Latency {
     }
 }
 
-/// Changes one after another, each on a connection of its own: getting in is part of it.
+/// Changes at a steady pace, each on a connection of its own: getting in is part of it.
 fn timed(url: &str) -> anyhow::Result<Latency> {
     let ipam = serde_json::to_vec(&fixtures::ipam())?;
     let mut times = Vec::with_capacity(CHANGES);
+    let mut next = Instant::now();
     for _ in 0..CHANGES {
+        pause_until(next);
+        next += PACE;
         let begun = Instant::now();
         let answer = raw::request(url, "PUT", "/api/v1/config/ipam", &[], &ipam);
         ensure!(answer.status == 200, "a change was refused: {answer:?}");
@@ -108,4 +115,9 @@ fn timed(url: &str) -> anyhow::Result<Latency> {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let at = |share: usize| milliseconds(times[(CHANGES * share / 100).min(CHANGES - 1)]);
     Ok(Latency { p50: at(50), p99: at(99), max: milliseconds(times[CHANGES - 1]) })
+}
+
+#[allow(clippy::disallowed_methods, reason = "a steady pace is what is measured")]
+fn pause_until(instant: Instant) {
+    std::thread::sleep(instant.saturating_duration_since(Instant::now()));
 }

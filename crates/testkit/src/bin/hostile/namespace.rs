@@ -2,10 +2,11 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use sabakan_testkit::hostile::Tally;
 
 use super::crowd::{Kind, Targets};
 
@@ -45,9 +46,9 @@ impl Namespace {
             .spawn()
             .context("cannot start a crowd")?;
         let mut line = String::new();
-        let output = child.stdout.take().context("the output of the crowd")?;
-        let crowd = SentCrowd(child);
-        BufReader::new(output).read_line(&mut line)?;
+        let output = BufReader::new(child.stdout.take().context("the output of the crowd")?);
+        let mut crowd = SentCrowd { child, output };
+        crowd.output.read_line(&mut line)?;
         ensure!(line.trim() == "ready", "the crowd of {} did not come", kind.word());
         Ok(crowd)
     }
@@ -62,13 +63,30 @@ impl Drop for Namespace {
 }
 
 /// A crowd under way. Dropping it sends it home.
-pub struct SentCrowd(Child);
+pub struct SentCrowd {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl SentCrowd {
+    /// Sends it home and returns how it fared.
+    pub fn send_home(mut self) -> anyhow::Result<Tally> {
+        drop(self.child.stdin.take());
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        let numbers: Result<Vec<usize>, _> = line.split_whitespace().map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok([open, came, thrown_out]) => Ok(Tally { open: *open, came: *came, thrown_out: *thrown_out }),
+            _ => bail!("the crowd left without a word: {line:?}"),
+        }
+    }
+}
 
 impl Drop for SentCrowd {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
+        drop(self.child.stdin.take());
         // It ends with its input, at the latest when its time is over.
-        let _ended = self.0.wait();
+        let _ended = self.child.wait();
     }
 }
 
